@@ -1,0 +1,69 @@
+//! Generates the wire messages. No `protoc` is needed: protox parses the file.
+
+use std::{env, path::PathBuf};
+
+use prost_types::{FileDescriptorSet, field_descriptor_proto::Label};
+
+/// Singular messages that a peer writes even when they are empty (spec/wire.md §0.2,
+/// `nullable=false`). They become plain fields instead of `Option`s.
+const ALWAYS_WRITTEN: &[(&str, &[&str])] = &[
+    ("LabelSelector", &["include", "exclude"]),
+    ("JournalSpec", &["labels", "fragment"]),
+    ("JournalSpec.Fragment", &["refresh_interval", "retention", "flush_interval"]),
+    ("ProcessSpec", &["id"]),
+    ("BrokerSpec", &["process_spec"]),
+    ("Fragment", &["sum"]),
+    ("Header", &["process_id", "route", "etcd"]),
+    ("AppendResponse", &["header"]),
+    ("ListRequest", &["selector"]),
+    ("ListResponse", &["header"]),
+    ("ListResponse.Journal", &["spec", "route"]),
+    ("ApplyResponse", &["header"]),
+    ("FragmentsResponse", &["header"]),
+    ("FragmentsResponse._Fragment", &["spec"]),
+    ("FragmentStoreHealthResponse", &["header"]),
+];
+
+fn mark_always_written(files: &mut FileDescriptorSet) {
+    for (path, fields) in ALWAYS_WRITTEN {
+        let mut found = 0;
+        for file in files.file.iter_mut().filter(|file| file.package() == "protocol") {
+            let mut names = path.split('.');
+            let root = names.next();
+            let mut message = file.message_type.iter_mut().find(|m| Some(m.name()) == root);
+            for name in names {
+                message = message
+                    .and_then(|m| m.nested_type.iter_mut().find(|nested| nested.name() == name));
+            }
+            let Some(message) = message else { continue };
+            for field in &mut message.field {
+                if fields.contains(&field.name()) {
+                    field.set_label(Label::Required);
+                    found += 1;
+                }
+            }
+        }
+        assert_eq!(found, fields.len(), "{path} lacks one of {fields:?}");
+    }
+}
+
+fn main() {
+    println!("cargo::rerun-if-changed=proto/protocol.proto");
+    let mut files = protox::compile(["proto/protocol.proto"], ["proto"])
+        .expect("proto/protocol.proto is well formed");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let descriptors = prost::Message::encode_to_vec(&files);
+    std::fs::write(out.join("protocol.descriptors"), descriptors).expect("write descriptors");
+    mark_always_written(&mut files);
+
+    let mut config = prost_build::Config::new();
+    config.bytes([".protocol.AppendRequest.content", ".protocol.ReadResponse.content"]);
+    config.bytes([".protocol.ReplicateRequest.content"]);
+    #[cfg(not(feature = "grpc"))]
+    config.compile_fds(files).expect("generate messages");
+    #[cfg(feature = "grpc")]
+    tonic_prost_build::configure()
+        .build_transport(false)
+        .compile_fds_with_config(files, config)
+        .expect("generate messages and services");
+}
