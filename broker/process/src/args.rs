@@ -1,5 +1,6 @@
 //! Groups of arguments that programs flatten into their own.
 //!
+//! The identifiers of the arguments are their names, so that no two groups meet.
 //! Names have dots (`--log.level`), and each has an environment variable with the dots as
 //! underscores (`LOG_LEVEL`). The command line wins over the environment.
 
@@ -16,17 +17,18 @@ pub struct LogArgs {
     /// What is logged to standard error: trace, debug, info, warn, error or fatal, or directives
     /// such as `warn,gazette_broker=debug`
     #[arg(
+        id = "log.level",
         long = "log.level",
         env = "LOG_LEVEL",
         value_name = "LEVEL",
         default_value = "warn",
-        hide_default_value = false,
         global = true
     )]
     pub level: LogLevel,
 
     /// Form of the log lines
     #[arg(
+        id = "log.format",
         long = "log.format",
         env = "LOG_FORMAT",
         value_name = "FORMAT",
@@ -105,11 +107,17 @@ impl fmt::Display for LogLevel {
 #[command(next_help_heading = "Listening")]
 pub struct ListenArgs {
     /// Host that others reach this process at; the name of this host if not given
-    #[arg(long = "broker.host", env = "BROKER_HOST", value_name = "HOST")]
+    #[arg(
+        id = "broker.host",
+        long = "broker.host",
+        env = "BROKER_HOST",
+        value_name = "HOST"
+    )]
     pub host: Option<String>,
 
     /// Port, or `unix:///path` of a socket that only this user may use; a free port if not given
     #[arg(
+        id = "broker.port",
         long = "broker.port",
         env = "BROKER_PORT",
         value_name = "PORT|unix:///PATH"
@@ -118,7 +126,12 @@ pub struct ListenArgs {
 
     /// Address to listen on. If not given: only this machine if the host is `localhost` or a
     /// loop-back address, else every interface
-    #[arg(long = "broker.bind", env = "BROKER_BIND", value_name = "ADDRESS")]
+    #[arg(
+        id = "broker.bind",
+        long = "broker.bind",
+        env = "BROKER_BIND",
+        value_name = "ADDRESS"
+    )]
     pub bind: Option<String>,
 }
 
@@ -175,6 +188,7 @@ pub fn host_name() -> String {
 pub struct BrokerAddressArgs {
     /// Address of any broker of the cluster: `http://host:port`, or `unix:///path` of a socket
     #[arg(
+        id = "broker.address",
         long = "broker.address",
         env = "BROKER_ADDRESS",
         value_name = "URL",
@@ -185,6 +199,7 @@ pub struct BrokerAddressArgs {
 
     /// Zone of this client; brokers of the same zone are preferred for reads
     #[arg(
+        id = "zone",
         long = "zone",
         env = "ZONE",
         value_name = "ZONE",
@@ -209,13 +224,21 @@ impl BrokerAddressArgs {
 #[command(next_help_heading = "Diagnostics")]
 pub struct DebugArgs {
     /// Serve `/debug/` on this port, too: `port`, `host:port` or `unix:///path`
-    #[arg(long = "debug.port", env = "DEBUG_PORT", value_name = "PORT")]
+    #[arg(
+        id = "debug.port",
+        long = "debug.port",
+        env = "DEBUG_PORT",
+        value_name = "PORT"
+    )]
     pub port: Option<ListenAddress>,
 
     /// Keep `/debug/` off the main port
-    #[arg(long = "debug.private", env = "DEBUG_PRIVATE")]
+    #[arg(id = "debug.private", long = "debug.private", env = "DEBUG_PRIVATE")]
     pub private: bool,
 }
 
 /// Both families where the kernel has IPv6: a socket on `::` takes IPv4 too.
 const ANY_HOST: &str = "";
+
+#[cfg(test)]
+mod tests;

@@ -180,3 +180,6 @@ const HISTOGRAM_BUCKETS: &[(&str, &[f64])] = &[
         &[10.0, 40.0, 160.0, 640.0, 2560.0, 10240.0],
     ),
 ];
+
+#[cfg(test)]
+mod tests;

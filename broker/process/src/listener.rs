@@ -3,6 +3,7 @@
 use std::{
     fmt, io,
     net::SocketAddr,
+    os::fd::{AsRawFd, OwnedFd},
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
     str::FromStr,
@@ -250,13 +251,14 @@ fn bind_unix(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
         Ok(found) if !found.file_type().is_socket() => {
             return Err(BindError::NotASocket { path });
         }
-        Ok(_) if is_live(&path).map_err(refused)? => return Err(BindError::InUse { path }),
+        Ok(_) if is_live(&through(&folder).join(name)).map_err(refused)? => {
+            return Err(BindError::InUse { path });
+        }
         Ok(_) => {}
     }
 
     let private = PrivateFolder::create(&parent).map_err(refused)?;
-    // Through the descriptor, the name is short enough whatever the length of the path.
-    let listener = UnixListener::bind(private.short_path().join("s")).map_err(refused)?;
+    let listener = UnixListener::bind(through(&private.descriptor).join("s")).map_err(refused)?;
     let bound = private.path.join("s");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&bound, mode).map_err(refused)?;
@@ -278,10 +280,16 @@ fn is_live(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Returns a path of an open folder that is short enough for the address of a socket, whatever the
+/// length of the folder's own path.
+fn through(folder: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+}
+
 /// A folder of mode 0700 that is removed when dropped.
 struct PrivateFolder {
     path: PathBuf,
-    descriptor: std::os::fd::OwnedFd,
+    descriptor: OwnedFd,
 }
 
 impl PrivateFolder {
@@ -299,11 +307,6 @@ impl PrivateFolder {
         let descriptor = rustix::fs::open(&path, flags, Mode::empty())?;
         Ok(Self { path, descriptor })
     }
-
-    fn short_path(&self) -> PathBuf {
-        use std::os::fd::AsRawFd;
-        PathBuf::from(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()))
-    }
 }
 
 impl Drop for PrivateFolder {
@@ -316,3 +319,6 @@ impl Drop for PrivateFolder {
 
 /// Pause after a failure to accept, so that a process out of descriptors does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests;

@@ -257,3 +257,6 @@ const RESET_STREAMS_MAX: usize = 4096;
 /// Finds peers that vanished without a word, such as behind a partition.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests;

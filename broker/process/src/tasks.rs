@@ -236,3 +236,6 @@ fn message_of(panic: &(dyn Any + Send)) -> String {
 
 /// How long an aborted task may take to notice.
 const ABORT_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;
