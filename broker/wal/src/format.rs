@@ -1,0 +1,3 @@
+//! Format.
+
+pub(crate) const VERSION: u32 = 1;
