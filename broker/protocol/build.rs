@@ -9,7 +9,10 @@ use prost_types::{FileDescriptorSet, field_descriptor_proto::Label};
 const ALWAYS_WRITTEN: &[(&str, &[&str])] = &[
     ("LabelSelector", &["include", "exclude"]),
     ("JournalSpec", &["labels", "fragment"]),
-    ("JournalSpec.Fragment", &["refresh_interval", "retention", "flush_interval"]),
+    (
+        "JournalSpec.Fragment",
+        &["refresh_interval", "retention", "flush_interval"],
+    ),
     ("ProcessSpec", &["id"]),
     ("BrokerSpec", &["process_spec"]),
     ("Fragment", &["sum"]),
@@ -27,13 +30,23 @@ const ALWAYS_WRITTEN: &[(&str, &[&str])] = &[
 fn mark_always_written(files: &mut FileDescriptorSet) {
     for (path, fields) in ALWAYS_WRITTEN {
         let mut found = 0;
-        for file in files.file.iter_mut().filter(|file| file.package() == "protocol") {
+        for file in files
+            .file
+            .iter_mut()
+            .filter(|file| file.package() == "protocol")
+        {
             let mut names = path.split('.');
             let root = names.next();
-            let mut message = file.message_type.iter_mut().find(|m| Some(m.name()) == root);
+            let mut message = file
+                .message_type
+                .iter_mut()
+                .find(|m| Some(m.name()) == root);
             for name in names {
-                message = message
-                    .and_then(|m| m.nested_type.iter_mut().find(|nested| nested.name() == name));
+                message = message.and_then(|m| {
+                    m.nested_type
+                        .iter_mut()
+                        .find(|nested| nested.name() == name)
+                });
             }
             let Some(message) = message else { continue };
             for field in &mut message.field {
@@ -57,8 +70,14 @@ fn main() {
     mark_always_written(&mut files);
 
     let mut config = prost_build::Config::new();
-    config.bytes([".protocol.AppendRequest.content", ".protocol.ReadResponse.content"]);
+    config.bytes([
+        ".protocol.AppendRequest.content",
+        ".protocol.ReadResponse.content",
+    ]);
     config.bytes([".protocol.ReplicateRequest.content"]);
+    config.enable_type_names();
+    config.type_attribute(".protocol.ProcessSpec.ID", "#[derive(PartialOrd, Ord)]");
+    config.type_attribute(".protocol.Label", "#[derive(PartialOrd, Ord)]");
     #[cfg(not(feature = "grpc"))]
     config.compile_fds(files).expect("generate messages");
     #[cfg(feature = "grpc")]

@@ -1,5 +1,28 @@
 #![doc = include_str!("../README.md")]
 
+pub mod clean_path;
+mod codec;
+pub mod duration;
+pub mod endpoint;
+mod fragment;
 mod generated;
+pub mod go_duration;
+pub mod journal_name;
+mod label_set;
+pub mod labels;
+mod process;
+mod route;
+mod selector;
+mod sha1_sum;
+mod spec;
+pub mod store_url;
+pub mod uri;
+mod validation;
 
+pub use fragment::{FragmentNameError, StoredFragment};
 pub use generated::*;
+pub use process::MAX_JOURNAL_LIMIT;
+pub use selector::SelectorError;
+pub use sha1_sum::Sha1SumError;
+pub use spec::{MAX_FRAGMENT_LENGTH, MAX_REPLICATION, MIN_FRAGMENT_LENGTH};
+pub use validation::{Validate, ValidationCause, ValidationError};
