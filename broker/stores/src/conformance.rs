@@ -1,0 +1,1 @@
+//! What every store must do. Each implementation runs it in a test.
