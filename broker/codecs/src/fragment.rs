@@ -14,8 +14,12 @@ pub fn fragment_reader<'a>(
     source: impl Read + Send + 'a,
 ) -> Result<FragmentReader<Box<dyn Read + Send + 'a>>, CodecError> {
     let content = decoder(fragment.compression_codec(), source)?;
-    let length = u64::try_from(fragment.end.saturating_sub(fragment.begin)).unwrap_or(0);
-    Ok(FragmentReader::new(content, length, digest(fragment)))
+    let length = u64::try_from(fragment.content_length()).unwrap_or(0);
+    Ok(FragmentReader::new(
+        content,
+        length,
+        fragment.sum.to_digest(),
+    ))
 }
 
 /// Passes on the content of a fragment, and checks its length and its SHA-1 sum.
@@ -125,16 +129,6 @@ fn read_uninterrupted(content: &mut impl Read, buf: &mut [u8]) -> io::Result<usi
             result => return result,
         }
     }
-}
-
-/// Joins the parts in which a sum travels.
-fn digest(fragment: &Fragment) -> [u8; 20] {
-    let sum = &fragment.sum;
-    let mut digest = [0; 20];
-    digest[..8].copy_from_slice(&sum.part1.to_be_bytes());
-    digest[8..16].copy_from_slice(&sum.part2.to_be_bytes());
-    digest[16..].copy_from_slice(&sum.part3.to_be_bytes());
-    digest
 }
 
 impl<R> fmt::Debug for FragmentReader<R> {

@@ -1,3 +1,4 @@
+use gazette_protocol::Sha1Sum;
 use proptest::prelude::*;
 
 use super::*;
@@ -10,17 +11,13 @@ fn sum_of(content: &[u8]) -> [u8; 20] {
 }
 
 fn fragment_of(content: &[u8], codec: CompressionCodec) -> Fragment {
-    let sum = sum_of(content);
-    let mut fragment = Fragment {
+    Fragment {
         begin: 100,
         end: 100 + i64::try_from(content.len()).unwrap(),
+        sum: Sha1Sum::from_digest(sum_of(content)),
         compression_codec: codec.into(),
         ..Fragment::default()
-    };
-    fragment.sum.part1 = u64::from_be_bytes(sum[..8].try_into().unwrap());
-    fragment.sum.part2 = u64::from_be_bytes(sum[8..16].try_into().unwrap());
-    fragment.sum.part3 = u32::from_be_bytes(sum[16..].try_into().unwrap());
-    fragment
+    }
 }
 
 /// Reads all, and returns what was passed on and how it ended.
