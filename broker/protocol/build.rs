@@ -2,30 +2,11 @@
 
 use std::{env, path::PathBuf};
 
-use prost_types::{FileDescriptorSet, field_descriptor_proto::Label};
+#[path = "src/always_written.rs"]
+mod always_written;
 
-/// Singular messages that a peer writes even when they are empty (spec/wire.md §0.2,
-/// `nullable=false`). They become plain fields instead of `Option`s.
-const ALWAYS_WRITTEN: &[(&str, &[&str])] = &[
-    ("LabelSelector", &["include", "exclude"]),
-    ("JournalSpec", &["labels", "fragment"]),
-    (
-        "JournalSpec.Fragment",
-        &["refresh_interval", "retention", "flush_interval"],
-    ),
-    ("ProcessSpec", &["id"]),
-    ("BrokerSpec", &["process_spec"]),
-    ("Fragment", &["sum"]),
-    ("Header", &["process_id", "route", "etcd"]),
-    ("AppendResponse", &["header"]),
-    ("ListRequest", &["selector"]),
-    ("ListResponse", &["header"]),
-    ("ListResponse.Journal", &["spec", "route"]),
-    ("ApplyResponse", &["header"]),
-    ("FragmentsResponse", &["header"]),
-    ("FragmentsResponse._Fragment", &["spec"]),
-    ("FragmentStoreHealthResponse", &["header"]),
-];
+use always_written::ALWAYS_WRITTEN;
+use prost_types::{FileDescriptorSet, field_descriptor_proto::Label};
 
 fn mark_always_written(files: &mut FileDescriptorSet) {
     for (path, fields) in ALWAYS_WRITTEN {
@@ -62,6 +43,7 @@ fn mark_always_written(files: &mut FileDescriptorSet) {
 
 fn main() {
     println!("cargo::rerun-if-changed=proto/protocol.proto");
+    println!("cargo::rerun-if-changed=src/always_written.rs");
     let mut files = protox::compile(["proto/protocol.proto"], ["proto"])
         .expect("proto/protocol.proto is well formed");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -73,8 +55,8 @@ fn main() {
     config.bytes([
         ".protocol.AppendRequest.content",
         ".protocol.ReadResponse.content",
+        ".protocol.ReplicateRequest.content",
     ]);
-    config.bytes([".protocol.ReplicateRequest.content"]);
     config.enable_type_names();
     config.type_attribute(".protocol.ProcessSpec.ID", "#[derive(PartialOrd, Ord)]");
     config.type_attribute(".protocol.Label", "#[derive(PartialOrd, Ord)]");

@@ -19,6 +19,17 @@ impl Label {
         }
     }
 
+    fn validate_in(&self, allow_prefix: bool) -> Result<(), ValidationError> {
+        tokens::token(&self.name, MIN_NAME, MAX_NAME).within("Name")?;
+        tokens::path_token(&self.value, 0, MAX_VALUE).within("Value")?;
+        require(allow_prefix || !self.prefix, || {
+            ValidationCause::Unexpected {
+                field: "Prefix",
+                condition: "outside of a selector",
+            }
+        })
+    }
+
     /// The name and value, which order the labels of a set.
     pub(crate) fn key(&self) -> (&str, &str) {
         (&self.name, &self.value)
@@ -142,14 +153,9 @@ impl LabelSet {
     fn validate_labels(&self, allow_prefix: bool) -> Result<(), ValidationError> {
         let mut previous: Option<&Label> = None;
         for (index, label) in self.labels.iter().enumerate() {
-            label.validate().within_entry("Labels", index)?;
-            require(allow_prefix || !label.prefix, || {
-                ValidationCause::Unexpected {
-                    field: "Prefix",
-                    condition: "outside of a selector",
-                }
-            })
-            .within_entry("Labels", index)?;
+            label
+                .validate_in(allow_prefix)
+                .within_entry("Labels", index)?;
             if let Some(previous) = previous {
                 require(previous.key() < label.key(), || ValidationCause::Unsorted {
                     what: "labels",
@@ -199,8 +205,7 @@ impl FromIterator<Label> for LabelSet {
 
 impl Validate for Label {
     fn validate(&self) -> Result<(), ValidationError> {
-        tokens::token(&self.name, MIN_NAME, MAX_NAME).within("Name")?;
-        tokens::path_token(&self.value, 0, MAX_VALUE).within("Value")
+        self.validate_in(false)
     }
 }
 

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod always_written;
 pub mod clean_path;
 mod codec;
 pub mod duration;
@@ -8,9 +9,12 @@ mod fragment;
 mod generated;
 pub mod go_duration;
 pub mod journal_name;
+pub mod json;
 mod label_set;
 pub mod labels;
 mod process;
+pub mod prototext;
+mod reflect;
 mod route;
 mod selector;
 mod sha1_sum;

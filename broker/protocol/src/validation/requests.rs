@@ -69,7 +69,8 @@ impl AppendRequest {
             "SubtractRegisters",
             LATER,
         )?;
-        unset(self.suspend != 0, "Suspend", LATER)
+        unset(self.suspend != 0, "Suspend", LATER)?;
+        unset(self.flush, "Flush", LATER)
     }
 }
 
