@@ -111,10 +111,13 @@ impl<V> KeySpace<V> {
     }
 
     /// Entries whose keys begin with `prefix`, ascending on key. Costs O(log n + k).
-    pub fn prefixed<'a>(&'a self, prefix: &'a [u8]) -> impl Iterator<Item = &'a Arc<Entry<V>>> {
+    pub fn prefixed<P: AsRef<[u8]>>(
+        &self,
+        prefix: P,
+    ) -> impl Iterator<Item = &Arc<Entry<V>>> + use<'_, V, P> {
         self.entries
-            .range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded))
-            .take_while(move |(key, _)| key.starts_with(prefix))
+            .range::<[u8], _>((Bound::Included(prefix.as_ref()), Bound::Unbounded))
+            .take_while(move |(key, _)| key.starts_with(prefix.as_ref()))
             .map(|(_, entry)| entry)
     }
 
