@@ -1,0 +1,1 @@
+//! A journal service in memory, for tests.
