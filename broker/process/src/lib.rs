@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod diagnostics;
+pub mod dial;
 pub mod exit;
 pub mod listener;
 pub mod logging;
