@@ -25,6 +25,8 @@ pub enum Fault {
     Fail(StoreErrorKind),
     /// The call is done, but fails: the answer was lost.
     LoseAnswer(StoreErrorKind),
+    /// A put or remove says that it is done, without having done anything.
+    Skip,
     /// The call begins this much later.
     Delay(Duration),
     /// The call never ends.
@@ -106,7 +108,7 @@ impl FaultyStore {
         let failure =
             |kind| StoreError::new(kind, operation.name(), path, "the test wants it to fail");
         match fault {
-            Fault::Pass | Fault::ListOnly(_) => {}
+            Fault::Pass | Fault::ListOnly(_) | Fault::Skip => {}
             Fault::Fail(kind) => return Err(failure(kind)),
             Fault::Delay(delay) => tokio::time::sleep(delay).await,
             Fault::Hang => std::future::pending().await,
@@ -146,8 +148,12 @@ impl Store for FaultyStore {
         content: Arc<dyn Content>,
         content_encoding: Option<&str>,
     ) -> Result<(), StoreError> {
+        let fault = self.next(Operation::Put);
+        if fault == Fault::Skip {
+            return Ok(());
+        }
         let call = self.inner.put(path, content, content_encoding);
-        self.call(Operation::Put, path, call).await
+        Self::perform(Operation::Put, path, call, fault).await
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<Listed>, StoreError> {
@@ -161,8 +167,12 @@ impl Store for FaultyStore {
     }
 
     async fn remove(&self, path: &str) -> Result<(), StoreError> {
+        let fault = self.next(Operation::Remove);
+        if fault == Fault::Skip {
+            return Ok(());
+        }
         let call = self.inner.remove(path);
-        self.call(Operation::Remove, path, call).await
+        Self::perform(Operation::Remove, path, call, fault).await
     }
 
     async fn sign_get(&self, path: &str, ttl: Duration) -> Result<String, StoreError> {

@@ -91,10 +91,14 @@ impl FileStore {
     async fn open_file(&self, path: &str) -> Result<(File, u64), StoreError> {
         let file = self.file("get", path)?;
         blocking("get", &file, |file| {
-            let opened = File::open(file)?;
+            let opened = match File::open(file) {
+                // A file on the way to it: in other stores that is nothing special.
+                Err(error) if is_absent(&error) => return Err(no_such_object()),
+                opened => opened?,
+            };
             let metadata = opened.metadata()?;
             if !metadata.is_file() {
-                return Err(io::ErrorKind::NotFound.into());
+                return Err(no_such_object());
             }
             Ok((opened, metadata.len()))
         })
@@ -233,6 +237,10 @@ fn cannot_open(url: &str, cause: String) -> StoreError {
         cause,
     )
     .with_next("create it or correct the spec")
+}
+
+fn no_such_object() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "no such object")
 }
 
 /// Tells that a file is not there, also if something on the way to it is a file.

@@ -179,3 +179,6 @@ pub(crate) fn check_length(path: &str, expected: u64, actual: u64) -> Result<(),
     let cause = format!("content has {actual} bytes where it promised {expected}");
     Err(StoreError::new(StoreErrorKind::Corrupt, "put", path, cause))
 }
+
+#[cfg(test)]
+mod tests;
