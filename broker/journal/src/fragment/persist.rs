@@ -247,7 +247,7 @@ impl PersistSchedule {
         self.trying += 1;
         let completed = item.completed.clone();
         Some(Output::Try {
-            id: key.2,
+            id,
             completed,
             store: item.store,
         })
@@ -255,13 +255,11 @@ impl PersistSchedule {
 
     /// When to ask [`Self::poll_output`] again, if nothing else happens.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let due = self
-            .due
-            .first()
-            .map(|(at, ..)| *at)
-            .filter(|_| self.trying < CONCURRENT_MAX);
+        let has_room = self.trying < CONCURRENT_MAX;
+        let firsts = self.due.values().filter_map(BTreeSet::first);
+        let due = firsts.map(|(at, _)| *at).filter(|_| has_room);
         let exit = self.exit.filter(|_| !self.items.is_empty());
-        due.into_iter().chain(exit).min()
+        due.chain(exit).min()
     }
 
     /// Whether the schedule is done with everything.
