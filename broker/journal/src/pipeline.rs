@@ -337,7 +337,7 @@ impl Pipeline {
                 };
                 request.header = Some(header);
                 if let Some(proposal) = &request.proposal {
-                    request.deprecated_journal = proposal.journal.clone();
+                    request.deprecated_journal.clone_from(&proposal.journal);
                 }
             }
             self.outputs.push_back(Output::Send {

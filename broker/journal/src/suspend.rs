@@ -43,16 +43,16 @@ pub struct Facts {
 pub fn decide(control: append_request::Suspend, level: Level, facts: Facts, now: Now) -> Decision {
     use append_request::Suspend as Control;
 
+    let is_active = level == Level::None;
     let is_forced = match control {
         Control::Keep => return Decision::Proceed,
-        Control::Resume if level == Level::None => return Decision::Proceed,
+        Control::Resume | Control::NoResume if is_active => return Decision::Proceed,
         Control::Resume => {
             return Decision::Update {
                 level: Level::None,
                 roll: false,
             };
         }
-        Control::NoResume if level == Level::None => return Decision::Proceed,
         Control::NoResume => return Decision::Suspended,
         Control::IfFlushed => false,
         Control::Now => true,

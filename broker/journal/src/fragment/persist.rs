@@ -30,7 +30,7 @@ pub const RETRY_MIN: Duration = Duration::from_secs(1);
 /// Longest wait after a failure.
 pub const RETRY_MAX: Duration = Duration::from_secs(150);
 /// Wait before a journal that had no stores is looked at again.
-pub const NO_STORES_RETRY: Duration = Duration::from_secs(600);
+pub const NO_STORES_RETRY: Duration = Duration::from_mins(10);
 
 /// A fragment of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,7 +7,7 @@ use gazette_protocol::{
 };
 
 use super::{
-    super::{HostFailure, error::Update, precondition, precondition::Verdict},
+    super::{HostFailure, Update, precondition, precondition::Verdict},
     Acquired, AppendError, AppendFsm, Health, Input, Next, Output, State, StoreFacts, Turn,
     Updated, Wait, response,
 };
@@ -107,21 +107,20 @@ impl AppendFsm {
 
     fn resolved(&mut self, now: Now, turn: Option<Turn>, resolution: Box<Resolution>) -> Output {
         let may_resume = self.request.suspend() == append_request::Suspend::Resume;
-        match resolution.status {
-            // Any broker may wake a journal that has no primary.
-            Status::Suspended if may_resume && resolution.spec.is_some() => {
-                let offset = resolution.suspend().offset;
-                self.update_suspend(now, turn, resolution, Level::None, offset)
-            }
-            Status::Ok if !resolution.is_local => self.check_replicas(now, turn, resolution),
-            Status::Ok => match turn {
-                Some(turn) => self.start_pipeline(now, turn, resolution),
-                None => self.acquire(now, resolution),
-            },
-            status => {
-                let response = response(&resolution, status);
-                self.finish(turn, true, Ok(response))
-            }
+        let is_suspended = resolution.status == Status::Suspended;
+        // Any broker may wake a journal that has no primary.
+        if is_suspended && may_resume && resolution.spec.is_some() {
+            let offset = resolution.suspend().offset;
+            return self.update_suspend(now, turn, resolution, Level::None, offset);
+        }
+        if resolution.status != Status::Ok {
+            let response = response(&resolution, resolution.status);
+            return self.finish(turn, true, Ok(response));
+        }
+        match turn {
+            turn if !resolution.is_local => self.check_replicas(now, turn, resolution),
+            Some(turn) => self.start_pipeline(now, turn, resolution),
+            None => self.acquire(now, resolution),
         }
     }
 

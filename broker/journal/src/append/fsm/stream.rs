@@ -317,8 +317,8 @@ impl AppendFsm {
 
 /// What a failure of the pipeline means before the commit was sent.
 fn before_commit(error: PipelineError) -> AppendError {
-    match error {
-        PipelineError::Local(failure) => AppendError::Local(failure),
-        error => AppendError::Replication(error),
+    if let PipelineError::Local(failure) = error {
+        return AppendError::Local(failure);
     }
+    AppendError::Replication(error)
 }
