@@ -12,6 +12,7 @@ pub mod journal_name;
 pub mod json;
 mod label_set;
 pub mod labels;
+pub mod postfix;
 mod process;
 pub mod prototext;
 mod reflect;

@@ -7,7 +7,7 @@ use crate::{
     fragment::validate_codec,
     go_duration, journal_name,
     journal_spec::{Flag, Fragment, Suspend, suspend::Level},
-    labels, store_url,
+    labels, postfix, store_url,
     validation::{ValidationCause, Within, require, tokens},
 };
 
@@ -163,7 +163,10 @@ impl Validate for Fragment {
             ValidationCause::out_of_range("FlushInterval", value, "0s, or at least 1m0s")
         })?;
         nanos(&self.retention, "Retention")?;
-        Ok(())
+        let template = postfix::validate(&self.path_postfix_template);
+        template
+            .map_err(ValidationCause::from)
+            .within("PathPostfixTemplate")
     }
 }
 

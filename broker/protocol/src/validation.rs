@@ -9,7 +9,7 @@ pub(crate) mod tokens;
 
 use std::fmt;
 
-use crate::uri::UriError;
+use crate::{postfix::TemplateError, uri::UriError};
 
 /// A message that has rules beyond its types.
 pub trait Validate {
@@ -246,6 +246,9 @@ pub enum ValidationCause {
         /// URL of the store.
         store: String,
     },
+    /// A path postfix template is malformed, or uses what is not there.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
 }
 
 impl ValidationCause {
