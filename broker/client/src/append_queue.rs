@@ -160,6 +160,7 @@ impl AppendQueue {
     }
 
     /// Whether nothing is held and nothing waits.
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.journals.is_empty() && self.waiting.is_empty()
     }

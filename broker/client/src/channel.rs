@@ -186,6 +186,7 @@ impl<T: Journal> Service<http::Request<Body>> for InProcess<T> {
 }
 
 /// A task that ends with its handle.
+#[derive(Debug)]
 pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
 
 impl<T> Future for AbortOnDrop<T> {
