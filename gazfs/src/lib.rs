@@ -1,1 +1,4 @@
 #![doc = include_str!("../README.md")]
+
+pub mod fuse;
+pub mod journals;
