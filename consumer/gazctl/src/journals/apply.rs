@@ -1,0 +1,245 @@
+use std::{
+    collections::BTreeSet,
+    fmt, fs,
+    io::{self, Read as _},
+    path::PathBuf,
+};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use gazette_client::Client;
+use gazette_protocol::{
+    ApplyRequest, LabelSelector, Validate, apply_request::Change, json, prototext,
+};
+use serde_json::json;
+
+use crate::{
+    journalspace::{self, Node},
+    output::{self, ResultFormat},
+};
+
+/// Creates, changes and deletes journals as a YAML tree says
+///
+/// Each journal of the tree is created, brought to the spec in the tree, or, with `delete: true`,
+/// deleted. Journals that are not in the tree stay as they are.
+///
+/// `revision` says what is expected: none or 0, that there is no such journal yet; a number from
+/// `journals list -o yaml`, that nobody changed it since; -1, nothing. If one expectation does not
+/// hold, nothing of the transaction is done. All is one transaction, unless --max-txn-size cuts it
+/// into several, which are applied one after the other: then an error may leave the earlier ones
+/// applied, and says so.
+///
+/// The YAML is read strictly: an unknown key or a wrong value is an error with its line. In the tree, a
+/// name that ends in a slash is a folder; journals inherit what it says. A value of zero inherits,
+/// too, so it cannot replace a folder's value.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Apply {
+    /// File with the tree; `-` is standard input
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    specs: PathBuf,
+
+    /// Change only what the tree says of journals that are there, and keep the rest of their specs.
+    /// Without a revision, that of the moment is expected
+    #[arg(long)]
+    patch: bool,
+
+    /// Check the tree and print what would be sent, without sending it
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Most journals of one transaction; 0 puts all into one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    max_txn_size: usize,
+
+    /// Form of the output
+    #[arg(short = 'o', long, value_enum, default_value = "text")]
+    format: ResultFormat,
+}
+
+impl Apply {
+    pub(crate) async fn run(self, client: &Client) -> anyhow::Result<()> {
+        let source = self.source();
+        let text = self.read().with_context(|| format!("read {source}"))?;
+        let mut tree = parse(&text).map_err(|error| anyhow!("apply {source}: {error}"))?;
+        if self.patch {
+            // With everything, as new journals and their folders have to find their places.
+            let listing = client.list(LabelSelector::default()).await?;
+            tree = patch(Node::from_listing(&listing.journals), &tree);
+        }
+        let changes = changes_of(&tree).map_err(|error| anyhow!("apply {source}: {error}"))?;
+        let request = ApplyRequest { changes };
+        if self.dry_run {
+            output::print(&match self.format {
+                ResultFormat::Text => prototext::format(&request),
+                ResultFormat::Json => {
+                    format!(
+                        "{}\n",
+                        json::to_json(&request, json::JsonForm::OriginalNames)
+                    )
+                }
+            })?;
+            return Ok(());
+        }
+        let total = request.changes.len();
+        let revision = apply_in_batches(client, request.changes, self.max_txn_size).await?;
+        match self.format {
+            ResultFormat::Text => {
+                output::print(&format!(
+                    "applied {} at revision {revision}\n",
+                    journals(total)
+                ))?;
+            }
+            ResultFormat::Json => {
+                output::print_json(&json!({"applied": total, "revision": revision}))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn source(&self) -> String {
+        if self.is_stdin() {
+            "standard input".to_owned()
+        } else {
+            self.specs.display().to_string()
+        }
+    }
+
+    fn is_stdin(&self) -> bool {
+        self.specs.as_os_str() == "-"
+    }
+
+    fn read(&self) -> io::Result<String> {
+        if !self.is_stdin() {
+            return fs::read_to_string(&self.specs);
+        }
+        let mut text = String::new();
+        io::stdin().lock().read_to_string(&mut text)?;
+        Ok(text)
+    }
+}
+
+/// Reads a tree and pushes it down.
+fn parse(text: &str) -> Result<Node, String> {
+    let mut tree: Node = journalspace::yaml::parse(text)
+        .map_err(|error| format!("{error}; next: correct the file"))?;
+    if tree == Node::default() {
+        return Err("it has no journals; next: write at least one `name:`".to_owned());
+    }
+    tree.validate().map_err(|error| error.to_string())?;
+    tree.push_down();
+    Ok(tree)
+}
+
+/// Merges `patches` into `present`, and returns a tree of only the journals that it names.
+fn patch(mut present: Node, patches: &Node) -> Node {
+    present.push_down();
+    for leaf in patches.leaves() {
+        present.patch(leaf.clone());
+    }
+    let named: BTreeSet<&str> = patches.leaves().into_iter().map(Node::name).collect();
+    let leaves = present
+        .leaves()
+        .into_iter()
+        .filter(|leaf| named.contains(leaf.name()));
+    Node::from_leaves(leaves.cloned().collect())
+}
+
+/// Returns the changes that a tree, which is pushed down, asks for, if they are valid.
+fn changes_of(tree: &Node) -> Result<Vec<Change>, String> {
+    let changes = tree.to_changes();
+    for change in &changes {
+        change.validate().map_err(|error| {
+            format!(
+                "journal {:?}: {error}; next: correct its spec",
+                name(change)
+            )
+        })?;
+    }
+    Ok(changes)
+}
+
+/// Applies changes in transactions of `size`, or all in one, and returns the last revision.
+pub(super) async fn apply_in_batches(
+    client: &Client,
+    mut changes: Vec<Change>,
+    size: usize,
+) -> anyhow::Result<i64> {
+    let total = changes.len();
+    let size = if size == 0 { total } else { size };
+    let mut done = 0;
+    let mut revision = 0;
+    while !changes.is_empty() {
+        let rest = changes.split_off(changes.len().min(size));
+        let count = changes.len();
+        let response = client
+            .apply(ApplyRequest { changes })
+            .await
+            .map_err(|error| {
+                let error = anyhow::Error::new(error);
+                if done == 0 {
+                    error
+                } else {
+                    error.context(Partly { done, total })
+                }
+            })?;
+        revision = response.header.etcd.revision;
+        tracing::info!(revision, count, "applied");
+        done += count;
+        changes = rest;
+    }
+    Ok(revision)
+}
+
+/// How far several transactions got.
+#[derive(Debug)]
+struct Partly {
+    done: usize,
+    total: usize,
+}
+
+impl fmt::Display for Partly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} changes were applied", self.done, self.total)
+    }
+}
+
+fn name(change: &Change) -> &str {
+    change
+        .upsert
+        .as_ref()
+        .map_or(change.delete.as_str(), |spec| spec.name.as_str())
+}
+
+pub(super) fn journals(count: usize) -> String {
+    if count == 1 {
+        "1 journal".to_owned()
+    } else {
+        format!("{count} journals")
+    }
+}
+
+const EXAMPLES: &str = r#"Examples:
+  gazctl journals apply <<'END'
+  name: app/
+  replication: 1
+  fragment:
+    length: 67108864
+    compression_codec: GZIP
+    stores: ["file:///"]
+    refresh_interval: 1m
+  children:
+  - name: app/access
+  - name: app/errors
+    labels: [{name: content-type, value: application/x-ndjson}]
+  END
+
+  gazctl journals list -l prefix=app/ -o yaml > app.yaml     save, edit, then
+  gazctl journals apply --specs app.yaml --dry-run           look at it, and
+  gazctl journals apply --specs app.yaml                     apply it
+
+  printf 'name: app/errors\nflags: O_RDONLY\n' | gazctl journals apply --patch
+  printf 'name: app/errors\ndelete: true\nrevision: -1\n' | gazctl journals apply"#;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+use clap::Args;
+use gazette_client::{AppendError, Client};
+use gazette_protocol::{AppendRequest, Status, append_request};
+
+use super::{append_nothing, each::for_each};
+use crate::{
+    output::ResultFormat,
+    selector::{RequiredSelector, SELECTOR_HELP},
+};
+
+/// Releases the brokers of journals that are not written
+///
+/// A suspended journal keeps its content, and costs no broker anything. It is read from its stores,
+/// and the next append wakes it. A journal is suspended if all of its content is in a store; what is
+/// not is left alone, unless --force writes it there first.
+#[derive(Debug, Args)]
+#[command(after_help = format!("Examples:
+  gazctl journals suspend -l prefix=archive/        those that have nothing left to store
+  gazctl journals suspend -l name=app/log --force   store the rest now, and suspend
+
+{SELECTOR_HELP}"))]
+pub(crate) struct Suspend {
+    #[command(flatten)]
+    selector: RequiredSelector,
+
+    /// Suspend also what has content that is in no store yet, which is stored first
+    #[arg(short, long)]
+    force: bool,
+
+    /// Form of the output
+    #[arg(short = 'o', long, value_enum, default_value = "text")]
+    format: ResultFormat,
+}
+
+impl Suspend {
+    pub(crate) async fn run(self, client: &Client) -> anyhow::Result<()> {
+        let listing = self.selector.list(client).await?;
+        let suspend = if self.force {
+            append_request::Suspend::Now
+        } else {
+            append_request::Suspend::IfFlushed
+        };
+        for_each(
+            "suspend",
+            listing.journals,
+            self.format,
+            |journal| async move {
+                let request = AppendRequest {
+                    journal: journal.spec.name,
+                    suspend: suspend.into(),
+                    ..AppendRequest::default()
+                };
+                match append_nothing(client, request)
+                    .await
+                    .map(|response| response.status())
+                {
+                    Ok(Status::Suspended) => Ok("suspended"),
+                    Err(error) if is_suspended(&error) => Ok("suspended"),
+                    Ok(_) => Ok("asked; a journal with content that is in no store stays awake"),
+                    Err(error) => Err(error.into()),
+                }
+            },
+        )
+        .await
+    }
+}
+
+fn is_suspended(error: &AppendError) -> bool {
+    error.status() == Some(Status::Suspended)
+}
