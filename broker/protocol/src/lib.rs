@@ -23,6 +23,7 @@ mod spec;
 pub mod store_url;
 pub mod uri;
 mod validation;
+pub mod yaml;
 
 pub use fragment::{FragmentNameError, StoredFragment};
 pub use generated::*;

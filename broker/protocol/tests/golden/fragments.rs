@@ -46,7 +46,10 @@ fn postfix_templates_make_what_they_make_in_the_reference() {
     let fragment: Fragment = json::from_json(&file["spool_fragment"]).unwrap();
     let spec: JournalSpec = json::from_json(&file["spec"]).unwrap();
     let registers: LabelSet = json::from_json(&file["registers"]).unwrap();
-    assert_eq!(text(&file, "first_append_time"), "2024-02-09T05:07:08.123456789Z");
+    assert_eq!(
+        text(&file, "first_append_time"),
+        "2024-02-09T05:07:08.123456789Z"
+    );
     let context = PostfixContext {
         fragment: &fragment,
         first_append_time: SystemTime::UNIX_EPOCH + Duration::new(1_707_455_228, 123_456_789),
@@ -61,7 +64,14 @@ fn postfix_templates_make_what_they_make_in_the_reference() {
             continue;
         };
         assert_eq!(result.as_deref(), Ok(expected), "{template:?}");
-        let stored = Fragment { path_postfix: expected.to_owned(), ..fragment.clone() };
-        assert_eq!(stored.content_path(), text(case, "content_path"), "{template:?}");
+        let stored = Fragment {
+            path_postfix: expected.to_owned(),
+            ..fragment.clone()
+        };
+        assert_eq!(
+            stored.content_path(),
+            text(case, "content_path"),
+            "{template:?}"
+        );
     }
 }
