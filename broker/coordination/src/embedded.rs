@@ -1,4 +1,4 @@
-//! The store inside this process: in memory, or in a SQLite file.
+//! The store inside this process: in memory, or in a `SQLite` file.
 
 mod database;
 mod file;
@@ -197,17 +197,17 @@ fn random_id() -> u64 {
 #[async_trait]
 impl Coordination for Embedded {
     async fn range(&self, request: RangeRequest) -> Result<RangeResponse, CoordinationError> {
-        match self.shared.call(Request::Range(request)).await? {
-            Response::Range(response) => Ok(response),
-            other => unreachable!("{other:?} does not answer a range"),
-        }
+        let Response::Range(response) = self.shared.call(Request::Range(request)).await? else {
+            unreachable!("another answer to a range");
+        };
+        Ok(response)
     }
 
     async fn txn(&self, txn: Txn) -> Result<TxnResponse, CoordinationError> {
-        match self.shared.call(Request::Txn(txn)).await? {
-            Response::Txn(response) => Ok(response),
-            other => unreachable!("{other:?} does not answer a transaction"),
-        }
+        let Response::Txn(response) = self.shared.call(Request::Txn(txn)).await? else {
+            unreachable!("another answer to a transaction");
+        };
+        Ok(response)
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<WatchStream, CoordinationError> {
@@ -216,17 +216,17 @@ impl Coordination for Embedded {
     }
 
     async fn grant_lease(&self, ttl: Duration) -> Result<LeaseId, CoordinationError> {
-        match self.shared.call(Request::Grant { ttl }).await? {
-            Response::Granted(lease) => Ok(lease),
-            other => unreachable!("{other:?} does not answer a grant"),
-        }
+        let Response::Granted(lease) = self.shared.call(Request::Grant { ttl }).await? else {
+            unreachable!("another answer to a grant");
+        };
+        Ok(lease)
     }
 
     async fn keep_alive(&self, lease: LeaseId) -> Result<Duration, CoordinationError> {
-        match self.shared.call(Request::KeepAlive { lease }).await? {
-            Response::KeptAlive(ttl) => Ok(ttl),
-            other => unreachable!("{other:?} does not answer a keep-alive"),
-        }
+        let Response::KeptAlive(ttl) = self.shared.call(Request::KeepAlive { lease }).await? else {
+            unreachable!("another answer to a keep-alive");
+        };
+        Ok(ttl)
     }
 
     async fn revoke_lease(&self, lease: LeaseId) -> Result<(), CoordinationError> {

@@ -359,7 +359,8 @@ fn covered<'a>(
     range: &'a RangeKey,
     from: Option<&'a Bytes>,
 ) -> impl Iterator<Item = &'a KeyValue> {
-    let start = from.map_or(range.start(), |from| from.max(range.start()));
+    let start = range.start();
+    let start = from.filter(|from| *from > start).unwrap_or(start);
     keys.range::<Bytes, _>(start..)
         .map(|(_, kv)| kv)
         .take_while(|kv| range.covers(&kv.key))

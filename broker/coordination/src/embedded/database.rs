@@ -1,4 +1,4 @@
-//! The SQLite file: which rows it has, and what can be wrong with it.
+//! The `SQLite` file: which rows it has, and what can be wrong with it.
 
 use std::{
     fmt,
@@ -61,7 +61,7 @@ pub enum OpenCause {
         known: i32,
     },
     /// It is a file of something else.
-    #[error("it is not a coordination store")]
+    #[error("it is not a coordination store, or its first page is damaged")]
     Foreign,
     /// Its content is damaged.
     #[error("it is damaged: {detail}")]
@@ -85,7 +85,7 @@ impl OpenCause {
         match self {
             Self::Locked => "stop the other process, or use another folder",
             Self::Newer { .. } => "use the release that wrote it, or a later one",
-            Self::Foreign => "name another file",
+            Self::Foreign => "name another file, or restore it from a copy",
             Self::Corrupt { .. } => {
                 "restore it from a copy; without one, move it away and apply the journal specs again"
             }
@@ -210,6 +210,20 @@ impl Database {
         result
     }
 
+    /// Makes the file full at so many pages.
+    #[cfg(test)]
+    pub(super) fn limit_pages(&self, count: u32) {
+        self.connection
+            .pragma_update(None, "max_page_count", count)
+            .unwrap();
+    }
+
+    /// Makes every further commit fail.
+    #[cfg(test)]
+    pub(super) fn break_schema(&self) {
+        self.connection.execute_batch("DROP TABLE keys").unwrap();
+    }
+
     pub(super) fn close(self) {
         if let Err((_, err)) = self.connection.close() {
             tracing::warn!(%err, path = %self.path.display(), "close coordination store");
@@ -326,15 +340,12 @@ impl From<rusqlite::Error> for OpenCause {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked,
             Some(ErrorCode::DiskFull) => Self::NoSpace,
             Some(ErrorCode::NotADatabase) => Self::Foreign,
-            Some(ErrorCode::DatabaseCorrupt) => Self::Corrupt {
+            // Without a code it is not an answer of SQLite: a row was not what we write.
+            Some(ErrorCode::DatabaseCorrupt) | None => Self::Corrupt {
                 detail: err.to_string(),
             },
             Some(_) => Self::Io {
                 cause: err.to_string(),
-            },
-            // Not an answer of SQLite: a row was not what we write.
-            None => Self::Corrupt {
-                detail: err.to_string(),
             },
         }
     }

@@ -1,5 +1,8 @@
 //! The thread that owns the engine and its file.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     path::{Path, PathBuf},
     sync::{Mutex, mpsc},
@@ -181,7 +184,10 @@ fn apply(
                     Request::Txn(_) | Request::Grant { .. } | Request::Revoke { .. } => {
                         Err(err.clone().into())
                     }
-                    read => engine.answer(job.now, read.clone()),
+                    read @ (Request::Range(_)
+                    | Request::KeepAlive { .. }
+                    | Request::Compact { .. }
+                    | Request::History { .. }) => engine.answer(job.now, read.clone()),
                 };
             }
         }

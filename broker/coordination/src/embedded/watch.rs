@@ -48,10 +48,10 @@ impl EmbeddedWatch {
             prefix: self.prefix.clone(),
             start_revision: self.next,
         };
-        match self.shared.call(request).await? {
-            Response::History(response) => Ok(response),
-            other => unreachable!("{other:?} does not answer a history"),
-        }
+        let Response::History(response) = self.shared.call(request).await? else {
+            unreachable!("another answer to a history");
+        };
+        Ok(response)
     }
 }
 

@@ -9,8 +9,11 @@ use crate::{CoordinationError, Event, EventKind, KeyValue, RangeKey};
 /// The events of the latest revisions.
 #[derive(Debug)]
 pub(super) struct History {
-    /// Oldest revision whose keys and events can be read.
+    /// Oldest revision whose keys can be read.
     oldest: i64,
+    /// Oldest revision whose events can be read: the same, or the one after if the events of that
+    /// one are not known any more.
+    oldest_events: i64,
     revisions: VecDeque<Revision>,
 }
 
@@ -27,10 +30,13 @@ struct Change {
 }
 
 impl History {
-    /// Returns a history that begins at `revision`, of which it knows no events.
+    /// Returns a history that begins at `revision`, of which it knows no events. Revision 1 of a
+    /// store has none.
     pub(super) fn new(revision: i64) -> Self {
+        let oldest_events = if revision == 1 { 1 } else { revision + 1 };
         Self {
             oldest: revision,
+            oldest_events,
             revisions: VecDeque::new(),
         }
     }
@@ -63,18 +69,7 @@ impl History {
                 latest,
             });
         }
-        self.check_oldest(revision)
-    }
-
-    fn check_oldest(&self, revision: i64) -> Result<(), CoordinationError> {
-        if revision < self.oldest {
-            let oldest = self.oldest;
-            return Err(CoordinationError::Compacted {
-                requested: revision,
-                oldest,
-            });
-        }
-        Ok(())
+        not_older(revision, self.oldest)
     }
 
     /// Takes the changes after `revision` of covered keys back in `keys`.
@@ -109,7 +104,7 @@ impl History {
         prefix: &Bytes,
         max: usize,
     ) -> Result<(Vec<Event>, Option<i64>), CoordinationError> {
-        self.check_oldest(start)?;
+        not_older(start, self.oldest_events)?;
         let mut events = Vec::new();
         let first = self
             .revisions
@@ -131,6 +126,7 @@ impl History {
     pub(super) fn compact(&mut self, revision: i64, latest: i64) -> Result<(), CoordinationError> {
         self.check(revision, latest)?;
         self.oldest = revision;
+        self.oldest_events = self.oldest_events.max(revision);
         while self
             .revisions
             .front()
@@ -145,10 +141,10 @@ impl History {
     pub(super) fn trim(&mut self, max: usize) {
         while self.revisions.len() > max.max(1) {
             self.revisions.pop_front();
-            self.oldest = self
-                .revisions
-                .front()
-                .map_or(self.oldest, |entry| entry.revision);
+            if let Some(first) = self.revisions.front() {
+                self.oldest = self.oldest.max(first.revision);
+                self.oldest_events = self.oldest_events.max(first.revision);
+            }
         }
     }
 
@@ -161,6 +157,16 @@ impl History {
         {
             self.revisions.pop_back();
         }
-        self.oldest = self.oldest.min(revision);
+        if self.oldest > revision {
+            self.oldest = revision;
+            self.oldest_events = revision + 1;
+        }
     }
+}
+
+fn not_older(requested: i64, oldest: i64) -> Result<(), CoordinationError> {
+    if requested < oldest {
+        return Err(CoordinationError::Compacted { requested, oldest });
+    }
+    Ok(())
 }
