@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod always_written;
+pub mod claims;
 pub mod clean_path;
 mod codec;
 pub mod duration;
@@ -13,6 +14,7 @@ pub mod json;
 mod label_set;
 pub mod labels;
 pub mod postfix;
+mod presence;
 mod process;
 pub mod prototext;
 mod reflect;

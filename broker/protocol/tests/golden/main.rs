@@ -4,4 +4,5 @@ mod fixture;
 mod fragments;
 mod labels;
 mod validation;
+mod vectors;
 mod wire;
