@@ -23,6 +23,16 @@ pub enum LogError {
     /// sync, the system may have dropped the bytes, and a later sync that succeeds proves nothing.
     #[error("write-ahead log is broken: {0}; next: mend the disk and restart the broker")]
     Failed(Failure),
+    /// The entry has too many registers. It is not in the log, and the log goes on.
+    #[error(
+        "record append: {bytes} bytes of registers are too many, {max} is the limit; next: remove registers"
+    )]
+    TooLarge {
+        /// Bytes that the record would have.
+        bytes: usize,
+        /// Bytes that it may have.
+        max: usize,
+    },
     /// The log was closed before the entry was handed over. The entry is not in it.
     #[error("write-ahead log is closed; next: restart the broker")]
     Closed,
@@ -77,6 +87,7 @@ impl fmt::Display for Corruption {
             CorruptionCause::DamagedRecord { .. }
             | CorruptionCause::DamagedHeader { .. }
             | CorruptionCause::MissingSegment { .. }
+            | CorruptionCause::ShortSegment { .. }
             | CorruptionCause::NoHeader
             | CorruptionCause::NoTrim
             | CorruptionCause::Malformed(_)
@@ -113,6 +124,14 @@ pub enum CorruptionCause {
     MissingSegment {
         /// Its generation.
         generation: u64,
+    },
+    /// A segment of the log was cut.
+    #[error("the segment is {actual} bytes long instead of {expected}")]
+    ShortSegment {
+        /// Length that it has.
+        actual: u64,
+        /// Length that it was made with.
+        expected: u64,
     },
     /// No file of the log has a header that can be read, but they are not empty.
     #[error("no segment has a header that can be read")]

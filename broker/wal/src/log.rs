@@ -3,8 +3,9 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::{Context, Poll},
+    thread::{self, JoinHandle},
     time::SystemTime,
 };
 
@@ -15,8 +16,13 @@ use tokio::sync::{oneshot, watch};
 use crate::{
     disk::Disk,
     error::{Failure, LogError, OpenError},
+    format::{Checks, payload::Identity},
+    journal::JournalLog,
+    open::{self, Opened, OpenedJournal},
     options::Options,
-    spool::SpoolFile,
+    pool,
+    shared::Shared,
+    spool::{SpoolFile, lock},
 };
 
 /// A journal that was in the log when it was opened.
@@ -116,83 +122,121 @@ impl Future for Ack {
 }
 
 /// The write-ahead log of a broker. A clone is the same log.
+///
+/// It ends by itself when it and all handles of its journals are gone.
 #[derive(Clone, Debug)]
-pub struct Log {}
+pub struct Log {
+    handle: Arc<Handle>,
+}
+
+/// Keeps the log running.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
 
 impl Log {
     /// Recovers what is in the log, makes it durable, and starts the log. Blocks for as long as
-    /// it takes, at most some seconds.
+    /// it takes, mostly less than a second.
     ///
     /// Nothing but one log may use the two folders at a time; the caller holds a lock file.
     pub fn open(
         options: Options,
         disk: Arc<dyn Disk>,
     ) -> Result<(Self, Vec<RecoveredJournal>), OpenError> {
-        drop((options, disk));
-        unimplemented!()
+        Self::open_checked(options, disk, Checks::ALL)
+    }
+
+    pub(crate) fn open_checked(
+        options: Options,
+        disk: Arc<dyn Disk>,
+        checks: Checks,
+    ) -> Result<(Self, Vec<RecoveredJournal>), OpenError> {
+        let Opened {
+            shared,
+            writer,
+            journals,
+        } = open::open(&options, disk, checks)?;
+        let handle = Arc::new(Handle {
+            shared: Arc::clone(&shared),
+            threads: Mutex::default(),
+        });
+        let recovered = recovered(journals, &handle);
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+            thread.map_err(|err| Failure {
+                operation: "start thread for",
+                path: options.wal_dir.clone(),
+                source: Arc::new(err),
+            })
+        };
+        let mut threads = vec![spawn("wal-writer", Box::new(move || writer.run()))?];
+        for number in 0..pool::THREADS {
+            let shared = Arc::clone(&shared);
+            let urgent_only = number < pool::URGENT_THREADS;
+            let body = Box::new(move || pool::run(&shared, urgent_only));
+            threads.push(spawn("wal-helper", body)?);
+        }
+        *lock(&handle.threads) = threads;
+        Ok((Self { handle }, recovered))
     }
 
     /// A new incarnation of a journal. Nothing is recorded before its first commit or roll.
     pub fn open_journal(&self, name: &str, create_revision: i64) -> JournalLog {
-        drop((name, create_revision));
-        unimplemented!()
+        let id = self.handle.shared.take_id();
+        let identity = Arc::new(Identity::new(id, name.to_owned(), create_revision));
+        JournalLog::new(identity, Arc::clone(&self.handle), None, None)
     }
 
     /// Why the log broke, once it did: nothing is acknowledged any more, and the broker should
     /// end.
     pub fn failed(&self) -> watch::Receiver<Option<Failure>> {
-        unimplemented!()
+        self.handle.shared.failed()
     }
 
-    /// Writes what was handed over and ends. Later entries of other handles fail with
+    /// Writes what was handed over and ends. Later entries, of other handles too, fail with
     /// [`LogError::Closed`]. Blocks.
-    pub fn close(self) {}
-}
-
-/// One incarnation of one journal in the log. A clone is the same.
-///
-/// Entries are recorded, and acknowledged, in the order of the calls.
-#[derive(Clone, Debug)]
-pub struct JournalLog {}
-
-impl JournalLog {
-    /// The journal's name.
-    pub fn name(&self) -> &str {
-        unimplemented!()
-    }
-
-    /// The revision at which this incarnation was created.
-    pub fn create_revision(&self) -> i64 {
-        unimplemented!()
-    }
-
-    /// A new spool. Its file is made at the first write.
-    pub fn create_spool(&self, begin: i64) -> SpoolFile {
-        drop(begin);
-        unimplemented!()
-    }
-
-    /// Records an append, or a change of the registers only (with empty content).
-    pub fn commit(&self, commit: Commit) -> Ack {
-        drop(commit);
-        unimplemented!()
-    }
-
-    /// Records that a spool is complete, that the write head moves to a greater offset, or both.
-    pub fn roll(&self, roll: Roll) -> Ack {
-        drop(roll);
-        unimplemented!()
-    }
-
-    /// Records that a spool is not needed any more, and removes its file then.
-    pub fn drop_spool(&self, spool: &SpoolFile) -> Ack {
-        drop(spool);
-        unimplemented!()
-    }
-
-    /// Records that this incarnation of the journal is not wanted any more, with all its spools,
-    /// and removes their files then. No other call may follow.
-    pub fn forget(&self) -> Ack {
-        unimplemented!()
+    pub fn close(self) {
+        self.handle.shared.close();
+        let threads = std::mem::take(&mut *lock(&self.handle.threads));
+        for thread in threads {
+            // A thread that panicked has answered nobody: all acknowledgements fail.
+            drop(thread.join());
+        }
     }
 }
+
+/// What was in the log, with handles to go on.
+fn recovered(journals: Vec<OpenedJournal>, handle: &Arc<Handle>) -> Vec<RecoveredJournal> {
+    let recover = |journal: OpenedJournal| {
+        let OpenedJournal {
+            identity,
+            registers,
+            end,
+            spools,
+        } = journal;
+        let active = spools
+            .last()
+            .filter(|spool| !spool.complete)
+            .map(|spool| spool.file.id());
+        RecoveredJournal {
+            name: identity.name.clone(),
+            create_revision: identity.create_revision,
+            registers,
+            end,
+            spools,
+            journal: JournalLog::new(identity, Arc::clone(handle), Some(end), active),
+        }
+    };
+    journals.into_iter().map(recover).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
