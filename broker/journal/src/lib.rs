@@ -9,6 +9,8 @@ pub mod resolve;
 pub mod roll;
 pub mod suspend;
 
+#[cfg(test)]
+mod golden;
 mod now;
 
 pub use now::Now;

@@ -36,3 +36,6 @@ pub fn is_changed_by(subtract: Option<&LabelSet>, union: Option<&LabelSet>) -> b
     let names_any = |set: Option<&LabelSet>| set.is_some_and(|set| !set.is_empty());
     names_any(subtract) || names_any(union)
 }
+
+#[cfg(test)]
+mod tests;

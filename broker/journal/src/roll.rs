@@ -44,3 +44,6 @@ fn is_flush_due(spool: &Spool, spec: &journal_spec::Fragment, now: Now) -> bool 
     };
     interval > 0 && unix_seconds(first).div_euclid(interval) != now.unix().div_euclid(interval)
 }
+
+#[cfg(test)]
+mod tests;

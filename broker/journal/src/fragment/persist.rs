@@ -216,6 +216,19 @@ impl PersistSchedule {
         self.make_due(id, now + wait);
     }
 
+    /// Tries at once whatever waits after a failure, or for a store: its cause may be gone.
+    pub fn handle_wake(&mut self, now: Instant) {
+        let is_late = |item: &Item| item.failures > 0 || item.role == Role::Primary;
+        let waiting = self.items.iter().filter(|(_, item)| {
+            matches!(item.phase, Phase::Due(at) if at > now) && is_late(item)
+        });
+        let waiting: Vec<_> = waiting.map(|(&id, _)| id).collect();
+        self.due.retain(|(_, _, id)| !waiting.contains(id));
+        for id in waiting {
+            self.make_due(id, now);
+        }
+    }
+
     /// Begins the exit: everything is tried at once, until `until` at the latest.
     pub fn handle_exit(&mut self, now: Instant, until: Instant) {
         self.exit = Some(self.exit.map_or(until, |before| before.min(until)));
