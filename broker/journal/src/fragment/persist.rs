@@ -216,31 +216,16 @@ impl PersistSchedule {
         self.make_due(id, now + wait);
     }
 
-    /// Tries at once whatever waits after a failure, or for a store: its cause may be gone.
+    /// Tries at once what waits after a failure, or for its journal to have a store: the cause
+    /// may be gone.
     pub fn handle_wake(&mut self, now: Instant) {
-        let is_late = |item: &Item| item.failures > 0 || item.role == Role::Primary;
-        let waiting = self.items.iter().filter(|(_, item)| {
-            matches!(item.phase, Phase::Due(at) if at > now) && is_late(item)
-        });
-        let waiting: Vec<_> = waiting.map(|(&id, _)| id).collect();
-        self.due.retain(|(_, _, id)| !waiting.contains(id));
-        for id in waiting {
-            self.make_due(id, now);
-        }
+        self.hasten(now, |item| item.failures > 0 || item.role == Role::Primary);
     }
 
     /// Begins the exit: everything is tried at once, until `until` at the latest.
     pub fn handle_exit(&mut self, now: Instant, until: Instant) {
         self.exit = Some(self.exit.map_or(until, |before| before.min(until)));
-        self.due.clear();
-        let waiting = self
-            .items
-            .iter()
-            .filter(|(_, item)| matches!(item.phase, Phase::Due(_)));
-        let waiting: Vec<_> = waiting.map(|(&id, _)| id).collect();
-        for id in waiting {
-            self.make_due(id, now);
-        }
+        self.hasten(now, |_| true);
     }
 
     /// What is due, until there is nothing. `now` is that of the call before it.
@@ -292,10 +277,26 @@ impl PersistSchedule {
         }
     }
 
+    /// Makes due by now what is due later.
+    fn hasten(&mut self, now: Instant, which: impl Fn(&Item) -> bool) {
+        let late = self
+            .items
+            .iter()
+            .filter(|(_, item)| matches!(item.phase, Phase::Due(at) if at > now) && which(item));
+        let late: Vec<_> = late.map(|(&id, _)| id).collect();
+        for id in late {
+            self.make_due(id, now);
+        }
+    }
+
     fn make_due(&mut self, id: PersistId, at: Instant) {
         if let Some(item) = self.items.get_mut(&id) {
+            let due = self.due.entry(item.role).or_default();
+            if let Phase::Due(before) = item.phase {
+                due.remove(&(before, id));
+            }
             item.phase = Phase::Due(at);
-            self.due.entry(item.role).or_default().insert((at, id));
+            due.insert((at, id));
         }
     }
 

@@ -1,0 +1,109 @@
+//! What a replica does by itself: it lists its stores, and it pulses.
+
+use std::{sync::Arc, time::Duration};
+
+use gazette_protocol::duration;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::{Phase, Replica, lock};
+use crate::storage;
+
+/// Time between two pulses. A pulse closes the fragment whose flush interval is over, and
+/// synchronises the replicas.
+const PULSE_INTERVAL: Duration = Duration::from_secs(60);
+/// Until a failed listing is tried again, unless the refresh interval is shorter.
+const LISTING_RETRY: Duration = Duration::from_secs(5);
+/// Until a listing counts as failed.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(120);
+/// Listings that are asked for are not closer than this, so that a burst of uploads does not list
+/// the store once for each.
+const LISTING_PAUSE: Duration = Duration::from_millis(100);
+
+impl Replica {
+    /// Cares for the replica until it is stopped.
+    pub(super) async fn care(self: &Arc<Self>) {
+        if *self.phase.borrow() != Phase::Serving {
+            self.stop.cancelled().await;
+            return;
+        }
+        let mut refresh_at = Instant::now();
+        let mut pulse_at = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return,
+                () = sleep_until(refresh_at) => {
+                    let next = self.list_stores().await;
+                    refresh_at = Instant::now() + next;
+                }
+                () = self.refresh.notified() => {
+                    refresh_at = refresh_at.min(Instant::now() + LISTING_PAUSE);
+                }
+                () = sleep_until(pulse_at) => {
+                    self.beat().await;
+                    pulse_at = Instant::now() + PULSE_INTERVAL;
+                }
+                () = self.pulse.notified() => pulse_at = Instant::now(),
+            }
+        }
+    }
+
+    /// Lists the stores and takes over what they hold. Returns the time until the next listing.
+    async fn list_stores(self: &Arc<Self>) -> Duration {
+        let Some(spec) = self.spec() else { return LISTING_RETRY };
+        let interval = duration::to_std(&spec.fragment.refresh_interval).unwrap_or(LISTING_RETRY);
+        let specs = &self.context.specs;
+        let listing = storage::list(&self.context.stores, &spec, |name| specs.is_journal(name));
+        let error = match timeout(LISTING_TIMEOUT, listing).await {
+            Ok(Ok(listed)) => {
+                let covered = self.index().replace_stored(listed);
+                self.drop_spools(covered);
+                *lock(&self.listing_error) = None;
+                self.index_version.send_modify(|version| *version += 1);
+                return interval;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no end after {} s", LISTING_TIMEOUT.as_secs()),
+        };
+        tracing::warn!(journal = self.name, err = error, "stores cannot be listed");
+        *lock(&self.listing_error) = Some(error);
+        self.index_version.send_modify(|version| *version += 1);
+        interval.min(LISTING_RETRY)
+    }
+
+    async fn beat(&self) {
+        if let Some(pulse) = self.context.pulse.get() {
+            pulse(self.name.clone()).await;
+        }
+    }
+
+    /// Closes the pipeline, and stores or forgets the spools.
+    pub(super) async fn wind_down(self: &Arc<Self>, is_deleted: bool) {
+        let mut turn = self.acquire().await;
+        self.lines().close();
+        let present = turn.take();
+        if is_deleted {
+            // Without a spec nothing of it has a place in a store.
+            drop(self.log.forget().await);
+            return;
+        }
+        let Some(present) = present else { return };
+        let Some(held) = present.held else { return };
+        let fragment = held.spool.fragment().clone();
+        if fragment.content_length() > 0 {
+            let completed = gazette_journal::fragment::spool::Completed {
+                fragment: fragment.clone(),
+                registers: held.spool.registers().clone(),
+                first_append_time: held.spool.first_append_time(),
+            };
+            let rolled = self.log.roll(gazette_wal::Roll {
+                completed: Some(present.file.clone()),
+                next_begin: fragment.end,
+                registers: Arc::new(held.spool.registers().clone()),
+            });
+            if rolled.await.is_ok() {
+                self.persist(completed, present.file);
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The pipeline of a replica, and those who wait for its rounds.
+
+use std::collections::BTreeMap;
+
+use gazette_journal::pipeline::{
+    Closed, Gathered, Output, Pipeline, PipelineError, SyncOutcome, Ticket,
+};
+use gazette_protocol::{Fragment, Route};
+use gazette_wal::SpoolFile;
+use tokio::sync::oneshot;
+
+/// How a round ended.
+pub(crate) type Outcome = Result<SyncOutcome, PipelineError>;
+
+/// The present pipeline, the files of live spools, and the waiters.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    pipeline: Option<Pipeline>,
+    /// How the pipeline before ended, until the next one begins.
+    last: Option<Closed>,
+    /// Files of spools that are not dropped, by the begin of their fragment.
+    files: BTreeMap<i64, SpoolFile>,
+    waiters: BTreeMap<Ticket, oneshot::Sender<Outcome>>,
+    /// Up to where the journal was acknowledged when there was no pipeline yet.
+    floor: i64,
+}
+
+impl Lines {
+    /// Where a recovered journal ends: all of it was acknowledged.
+    pub(crate) fn set_floor(&mut self, end: i64) {
+        self.floor = end;
+    }
+
+    /// Up to where all replicas have the journal.
+    pub(crate) fn acknowledged(&self) -> i64 {
+        let pipeline = self.pipeline.as_ref().map(Pipeline::acknowledged);
+        pipeline.or(self.last.map(|closed| closed.acknowledged)).unwrap_or(0).max(self.floor)
+    }
+
+    /// The route whose replicas agree, if a pipeline is sound.
+    pub(crate) fn synchronised(&self) -> Option<Route> {
+        self.pipeline.as_ref()?.synchronised_route().cloned()
+    }
+
+    /// The pipeline, if there is one.
+    pub(crate) fn pipeline(&mut self) -> Result<&mut Pipeline, PipelineError> {
+        self.pipeline.as_mut().ok_or(PipelineError::Closed)
+    }
+
+    /// Begins another pipeline; the one before has ended.
+    pub(crate) fn begin(&mut self, pipeline: Pipeline) {
+        self.pipeline = Some(pipeline);
+        self.last = None;
+    }
+
+    /// Closes the pipeline.
+    pub(crate) fn close(&mut self) {
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.handle_close();
+        }
+    }
+
+    /// How the last pipeline ended, once it has. One that never was lost nothing.
+    pub(crate) fn closed(&mut self) -> Option<Closed> {
+        if let Some(pipeline) = &self.pipeline {
+            self.last = Some(pipeline.closed()?);
+            self.pipeline = None;
+        }
+        let acknowledged = self.acknowledged();
+        Some(self.last.unwrap_or(Closed { acknowledged, is_local_lost: false }))
+    }
+
+    /// Waits for the end of a round.
+    pub(crate) fn wait_for(&mut self, ticket: Ticket) -> oneshot::Receiver<Outcome> {
+        let (sender, receiver) = oneshot::channel();
+        self.waiters.insert(ticket, sender);
+        receiver
+    }
+
+    /// The file of the fragment that begins at `begin`.
+    pub(crate) fn add_file(&mut self, begin: i64, file: SpoolFile) {
+        self.files.insert(begin, file);
+    }
+
+    /// The spool of a fragment is dropped.
+    pub(crate) fn forget_file(&mut self, begin: i64) {
+        self.files.remove(&begin);
+    }
+
+    /// Tells the waiters of rounds that ended, and returns what all replicas have since.
+    pub(crate) fn drain(&mut self) -> Vec<(Fragment, SpoolFile)> {
+        let mut published = Vec::new();
+        while let Some(output) = self.pipeline.as_mut().and_then(Pipeline::poll_output) {
+            match output {
+                Output::Gathered(Gathered { ticket, proposal, result }) => {
+                    let fragment = proposal.fragment;
+                    let is_agreed = matches!(result, Ok(SyncOutcome::Agreed));
+                    let file = self.files.get(&fragment.begin);
+                    if let (true, true, Some(file)) =
+                        (is_agreed, fragment.begin < fragment.end, file)
+                    {
+                        published.push((fragment, file.clone()));
+                    }
+                    if let Some(waiter) = self.waiters.remove(&ticket) {
+                        // A client that is gone does not need to know.
+                        drop(waiter.send(result));
+                    }
+                }
+                // A journal of this release has one replica: there is no peer to send to. The
+                // pipeline is closed when its route has any, see `append`.
+                Output::Send { .. } | Output::CloseSend { .. } => {}
+            }
+        }
+        published
+    }
+}
