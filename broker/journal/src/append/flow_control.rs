@@ -79,7 +79,9 @@ impl FlowControl {
     pub fn begin(&mut self, now: Instant, min_rate: u64, max_rate: Option<u64>) {
         match (self.credited, max_rate) {
             (None, Some(rate)) => self.credit = volume(rate, BURST),
-            (Some(_), Some(rate)) => self.refill(now, rate),
+            (Some(_), Some(rate)) => {
+                self.pay(now, rate, 0);
+            }
             (_, None) => {}
         }
         self.credited = Some(self.credited.map_or(now, |before| before.max(now)));
@@ -135,10 +137,7 @@ impl FlowControl {
             self.let_pass(now);
             return Charge::Pass;
         };
-        self.refill(now, rate);
-        let paid = debt.min(self.credit);
-        self.credit -= paid;
-        let debt = debt - paid;
+        let debt = self.pay(now, rate, debt);
         if debt == 0 {
             self.let_pass(now);
             return Charge::Pass;
@@ -164,14 +163,17 @@ impl FlowControl {
         Some(on_grid(stream.began, stream.awaited? + nanos(lead)))
     }
 
-    fn refill(&mut self, now: Instant, rate: u64) {
+    /// Pays a debt from what is left and what was earned since, and keeps the rest, up to the
+    /// bank. Returns what is owed still.
+    fn pay(&mut self, now: Instant, rate: u64, debt: u128) -> u128 {
         let since = self
             .credited
             .map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        let earned = volume(rate, since);
-        self.credit = self.credit.saturating_add(earned).min(volume(rate, BANK));
+        let funds = self.credit.saturating_add(volume(rate, since));
+        self.credit = funds.saturating_sub(debt).min(volume(rate, BANK));
         // A clock that stepped back earns nothing until it has caught up.
         self.credited = self.credited.map(|at| at.max(now)).or(Some(now));
+        debt.saturating_sub(funds)
     }
 }
 

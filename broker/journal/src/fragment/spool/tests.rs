@@ -340,7 +340,7 @@ proptest! {
                 Step::Commit if !naive.pending.is_empty() => {
                     let next = spool.next();
                     spool.apply(&next, &LabelSet::default(), NOW);
-                    let pending = std::mem::take(&mut naive.pending);
+                    let pending = mem::take(&mut naive.pending);
                     naive.content().extend(pending);
                     history.push(naive.clone());
                 }
