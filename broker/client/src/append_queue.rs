@@ -294,9 +294,9 @@ impl AppendQueue {
             if full.contains(journal) {
                 continue;
             }
-            let line = self.journals.entry(Arc::clone(journal)).or_default();
+            let held = self.journals.get(journal).map_or(0, |line| line.bytes);
             let cost = item.cost();
-            if line.bytes != 0 && line.bytes.saturating_add(cost) > self.limits.max_journal_bytes {
+            if held != 0 && held.saturating_add(cost) > self.limits.max_journal_bytes {
                 full.push(Arc::clone(journal));
                 continue;
             }
@@ -305,6 +305,7 @@ impl AppendQueue {
                 break;
             }
             self.pending_bytes += cost;
+            let line = self.journals.entry(Arc::clone(journal)).or_default();
             line.bytes += cost;
             line.queued.push_back(item.clone());
             self.outputs.push_back(QueueOutput::Admitted(*id));

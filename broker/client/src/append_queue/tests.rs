@@ -171,13 +171,19 @@ fn an_append_larger_than_all_bounds_is_admitted_when_it_is_alone() {
     let name = journal("a/b");
     queue.handle_append(&name, 10, AppendParams::default());
     let large = queue.handle_append(&name, 1 << 20, AppendParams::default());
-    let small = queue.handle_append(&journal("c/d"), 10, AppendParams::default());
+    queue.handle_append(&journal("c/d"), 10, AppendParams::default());
     drain(&mut queue);
     queue.handle_landed(&name, 0);
-    assert!(drain(&mut queue).contains(&QueueOutput::Admitted(large)));
+    // It waits for the others, and the ones behind it wait for it.
+    let behind = queue.handle_append(&journal("e/f"), 10, AppendParams::default());
+    assert!(!drain(&mut queue).contains(&QueueOutput::Admitted(behind)));
     queue.handle_landed("c/d", 0);
+    let outputs = drain(&mut queue);
+    assert!(outputs.contains(&QueueOutput::Admitted(large)));
+    assert!(!outputs.contains(&QueueOutput::Admitted(behind)));
     queue.handle_landed(&name, 0);
-    let _ = small;
+    assert!(drain(&mut queue).contains(&QueueOutput::Admitted(behind)));
+    queue.handle_landed("e/f", 0);
     drain(&mut queue);
     assert!(queue.is_empty());
 }
@@ -186,8 +192,8 @@ fn an_append_larger_than_all_bounds_is_admitted_when_it_is_alone() {
 fn an_append_that_is_taken_back_leaves_no_trace() {
     let mut queue = AppendQueue::new(LIMITS);
     let name = journal("a/b");
-    let first = queue.handle_append(&name, 1500, AppendParams::default());
-    let second = queue.handle_append(&name, 1500, AppendParams::default());
+    let first = queue.handle_append(&name, 1400, AppendParams::default());
+    let second = queue.handle_append(&name, 1400, AppendParams::default());
     let third = queue.handle_append(&name, 10, AppendParams::default());
     let outputs = drain(&mut queue);
     assert!(!outputs.contains(&QueueOutput::Admitted(third)), "it would overtake the second");

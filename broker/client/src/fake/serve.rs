@@ -39,10 +39,10 @@ struct Mode {
 }
 
 impl FakeBroker {
-    /// Serves on a unix socket at `path`.
+    /// Serves on a unix socket at `path`, which must be absolute.
     pub fn serve_unix(&self, path: &Path) -> io::Result<FakeServer> {
         let listener = UnixListener::bind(path)?;
-        let endpoint = format!("unix://{}", path.display());
+        let endpoint = format!("unix://localhost{}", path.display());
         let incoming = stream::unfold(listener, |listener| async {
             Some((listener.accept().await.map(|(stream, _)| stream), listener))
         });
