@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, Value};
+use prost_reflect::{DynamicMessage, FieldDescriptor, Value};
 
 use crate::{json::WireMessage, reflect};
 
@@ -38,10 +38,12 @@ impl Printer {
     fn message(&mut self, message: &DynamicMessage) {
         for (field, present) in reflect::fields(message) {
             let Some(value) = present else { continue };
-            match value.as_ref() {
-                Value::List(values) => values.iter().for_each(|value| self.field(&field, value)),
-                value if is_zero_duration(&field, value) => {}
-                value => self.field(&field, value),
+            if let Value::List(values) = value.as_ref() {
+                for value in values {
+                    self.field(&field, value);
+                }
+            } else if !is_zero_duration(&field, &value) {
+                self.field(&field, &value);
             }
         }
     }
@@ -83,15 +85,14 @@ impl Printer {
             Value::F64(value) => value,
             Value::String(value) => return self.quoted(value.as_bytes()),
             Value::Bytes(value) => return self.quoted(value),
-            Value::EnumNumber(number) => match field.kind() {
-                Kind::Enum(kind) if kind.get_value(*number).is_some() => {
-                    let named = kind.get_value(*number);
-                    return self
-                        .text
-                        .push_str(named.as_ref().map_or("", |value| value.name()));
+            Value::EnumNumber(number) => {
+                let kind = field.kind();
+                let named = kind.as_enum().and_then(|kind| kind.get_value(*number));
+                if let Some(named) = named {
+                    return self.text.push_str(named.name());
                 }
-                _ => number,
-            },
+                number
+            }
             // Messages and lists are not scalars, and no message has a map.
             Value::Message(_) | Value::List(_) | Value::Map(_) => return,
         };

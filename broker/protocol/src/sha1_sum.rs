@@ -25,11 +25,14 @@ pub enum Sha1SumError {
 impl Sha1Sum {
     /// The digest as the message holds it: three big-endian integers.
     pub fn from_digest(digest: [u8; 20]) -> Self {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t] = digest;
+        let mut parts = ([0; 8], [0; 8], [0; 4]);
+        parts.0.copy_from_slice(&digest[..8]);
+        parts.1.copy_from_slice(&digest[8..16]);
+        parts.2.copy_from_slice(&digest[16..]);
         Self {
-            part1: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
-            part2: u64::from_be_bytes([i, j, k, l, m, n, o, p]),
-            part3: u32::from_be_bytes([q, r, s, t]),
+            part1: u64::from_be_bytes(parts.0),
+            part2: u64::from_be_bytes(parts.1),
+            part3: u32::from_be_bytes(parts.2),
         }
     }
 

@@ -23,30 +23,34 @@ pub fn parse(store: &str) -> Result<Uri, ValidationError> {
         return Err(ValidationCause::NoTrailingSlash { path: uri.path }.into());
     }
     match uri.scheme.as_str() {
-        "s3" | "gs" | "azure" if uri.host.is_empty() => return missing("bucket"),
-        "s3" | "gs" | "azure" => {}
-        "azure-ad" => {
-            let mut folders = uri
-                .path
-                .split('/')
-                .skip(1)
-                .filter(|folder| !folder.is_empty());
+        "s3" | "gs" | "azure" => {
             if uri.host.is_empty() {
-                return missing("tenant");
-            } else if folders.next().is_none() {
-                return missing("storage account");
-            } else if folders.next().is_none() {
-                return missing("storage container");
+                return missing("bucket");
             }
         }
-        "file" if !uri.host.is_empty() => {
-            let url = store.to_owned();
-            return Err(ValidationCause::UrlUnexpectedPart { url, part: "host" }.into());
+        "azure-ad" => {
+            let folders = uri
+                .path
+                .split('/')
+                .filter(|folder| !folder.is_empty())
+                .count();
+            match (uri.host.as_str(), folders) {
+                ("", _) => return missing("tenant"),
+                (_, 0) => return missing("storage account"),
+                (_, 1) => return missing("storage container"),
+                (_, _) => {}
+            }
         }
-        "file" => {}
+        "file" => {
+            if !uri.host.is_empty() {
+                let url = store.to_owned();
+                return Err(ValidationCause::UrlUnexpectedPart { url, part: "host" }.into());
+            }
+        }
         _ => {
+            let scheme = uri.scheme;
             return Err(ValidationCause::StoreScheme {
-                scheme: uri.scheme,
+                scheme,
                 known: SCHEMES,
             }
             .into());

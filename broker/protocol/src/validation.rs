@@ -23,7 +23,6 @@ pub struct ValidationError {
     /// Fields from the outermost to the innermost. Empty if the fault is the message's own.
     pub context: Vec<String>,
     /// The fault.
-    #[source]
     pub cause: ValidationCause,
 }
 

@@ -1,4 +1,5 @@
 //! What holds for all messages and texts, not only for those that were recorded.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
 
 use gazette_protocol::{
     json::{JsonForm, WireMessage},
@@ -179,7 +180,7 @@ proptest! {
         for set in [&union, &common, &rest] {
             set.validate().unwrap();
         }
-        prop_assert_eq!(LabelSet::union(&common, &rest), lhs.clone());
+        prop_assert_eq!(&LabelSet::union(&common, &rest), &lhs);
         for label in &lhs.labels {
             prop_assert!(union.values_of(&label.name).eq(lhs.values_of(&label.name)));
         }

@@ -41,11 +41,13 @@ pub(super) fn message(message: &DynamicMessage, form: JsonForm) -> Json {
 
 /// What is written for a field that is not set.
 fn default_of(field: &FieldDescriptor, form: JsonForm) -> Json {
-    match field.kind() {
-        _ if field.is_list() => Json::Array(Vec::new()),
+    if field.is_list() {
+        Json::Array(Vec::new())
+    } else if matches!(field.kind(), Kind::Message(_) | Kind::Bytes) {
         // Content that is absent is nil there, and not empty.
-        Kind::Message(_) | Kind::Bytes => Json::Null,
-        _ => value_of(&Value::default_value_for_field(field), field, form),
+        Json::Null
+    } else {
+        value_of(&Value::default_value_for_field(field), field, form)
     }
 }
 

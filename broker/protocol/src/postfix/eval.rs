@@ -72,9 +72,10 @@ impl<'t, 'a> Run<'t, 'a> {
                 otherwise,
             } => {
                 let value = self.pipeline(pipeline, dot)?;
-                let flow = match value.is_true() {
-                    true => self.list(then, if *rebinds { &value } else { dot })?,
-                    false => self.list(otherwise, dot)?,
+                let flow = if value.is_true() {
+                    self.list(then, if *rebinds { &value } else { dot })?
+                } else {
+                    self.list(otherwise, dot)?
                 };
                 self.variables.truncate(outer);
                 return Ok(flow);
@@ -101,19 +102,13 @@ impl<'t, 'a> Run<'t, 'a> {
         dot: &Value<'a>,
     ) -> Result<()> {
         let value = self.commands(pipeline, dot)?;
-        let items = match value {
-            Value::List(items) => items,
-            Value::Nil => Vec::new(),
-            other => {
-                let found = other.kind().to_owned();
-                return fail(
-                    pipeline.at,
-                    Cause::Unexpected {
-                        expected: "a list",
-                        found,
-                    },
-                );
-            }
+        let kind = value.kind();
+        let Some(items) = value.into_items() else {
+            let cause = Cause::Unexpected {
+                expected: "a list",
+                found: kind.to_owned(),
+            };
+            return fail(pipeline.at, cause);
         };
         if items.is_empty() {
             // What follows `else` may end a loop around this one, but this one is done.
@@ -243,19 +238,19 @@ impl<'t, 'a> Run<'t, 'a> {
             }
             value = Some(next);
         }
-        match last.or(value) {
-            Some(value) => Ok(value),
-            None => {
-                let function = (if is_or { "or" } else { "and" }).to_owned();
+        last.or(value).map_or_else(
+            || {
+                let (function, expected) = (if is_or { "or" } else { "and" }, "at least one value");
                 fail(
                     command.at,
                     Cause::Arguments {
-                        function,
-                        expected: "at least one value",
+                        function: function.to_owned(),
+                        expected,
                     },
                 )
-            }
-        }
+            },
+            Ok,
+        )
     }
 
     fn operand(&mut self, operand: &'t Operand, dot: &Value<'a>) -> Result<Value<'a>> {

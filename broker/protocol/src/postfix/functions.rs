@@ -175,10 +175,10 @@ fn order(at: usize, left: &Value<'_>, right: &Value<'_>) -> Result<Option<Orderi
 }
 
 fn length(value: &Value<'_>) -> Option<usize> {
-    match value {
-        Value::Text(text) => Some(text.len()),
-        Value::List(values) => Some(values.len()),
-        _ => None,
+    if let Value::Text(text) = value {
+        Some(text.len())
+    } else {
+        Some(value.items()?.len())
     }
 }
 
@@ -207,21 +207,19 @@ fn index<'a>(at: usize, value: &Value<'a>, index: &Value<'a>) -> Result<Value<'a
         return arguments(at, "index", "a list and indexes");
     };
     let position = position(at, index, length)?;
-    let item = match value {
-        Value::Text(text) => text
-            .as_bytes()
+    let item = if let Value::Text(text) = value {
+        text.as_bytes()
             .get(position)
-            .map(|byte| Value::Integer((*byte).into())),
-        Value::List(values) => values.get(position).cloned(),
-        _ => None,
+            .map(|byte| Value::Integer((*byte).into()))
+    } else {
+        value.items().and_then(|items| items.get(position)).cloned()
     };
-    match item {
-        Some(item) => Ok(item),
-        None => {
-            let index = i64::try_from(position).unwrap_or(i64::MAX);
-            fail(at, Cause::IndexOutOfRange { index, length })
-        }
-    }
+    item.map_or_else(|| out_of_range(at, position, length), Ok)
+}
+
+fn out_of_range<T>(at: usize, position: usize, length: usize) -> Result<T> {
+    let index = i64::try_from(position).unwrap_or(i64::MAX);
+    fail(at, Cause::IndexOutOfRange { index, length })
 }
 
 fn slice<'a>(at: usize, given: &[Value<'a>]) -> Result<Value<'a>> {
@@ -237,20 +235,12 @@ fn slice<'a>(at: usize, given: &[Value<'a>]) -> Result<Value<'a>> {
     let end = bounds
         .get(1)
         .map_or(Ok(length), |bound| position(at, bound, length))?;
-    let part = match value {
-        Value::Text(text) => text
-            .get(begin..end)
-            .map(|part| Value::Text(part.to_owned())),
-        Value::List(values) => values
-            .get(begin..end)
-            .map(|part| Value::List(part.to_vec())),
-        _ => None,
+    let part = if let Value::Text(text) = value {
+        text.get(begin..end)
+            .map(|part| Value::Text(part.to_owned()))
+    } else {
+        let items = value.items().and_then(|items| items.get(begin..end));
+        items.map(|items| Value::List(items.to_vec()))
     };
-    match part {
-        Some(part) => Ok(part),
-        None => {
-            let index = i64::try_from(begin).unwrap_or(i64::MAX);
-            fail(at, Cause::IndexOutOfRange { index, length: end })
-        }
-    }
+    part.map_or_else(|| out_of_range(at, begin, end), Ok)
 }

@@ -223,26 +223,20 @@ impl<'a> Lexer<'a> {
             10 => digits.parse::<i64>().ok(),
             _ => i64::from_str_radix(&digits[2..], radix).ok(),
         };
-        let float = || {
-            digits.parse::<f64>().ok().filter(|_| {
-                digits.starts_with(['.', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
-            })
-        };
-        let token = match integer {
-            Some(integer) => Token::Integer(if negative { -integer } else { integer }),
-            None => match float() {
-                Some(float) => Token::Float(if negative { -float } else { float }),
-                None => {
-                    let found = format!("{text:?}");
-                    return fail(
-                        self.at,
-                        Cause::Unexpected {
-                            expected: "a number",
-                            found,
-                        },
-                    );
-                }
-            },
+        let float = || digits.parse::<f64>().ok().filter(|_| is_float(digits));
+        let token = if let Some(integer) = integer {
+            Token::Integer(if negative { -integer } else { integer })
+        } else if let Some(float) = float() {
+            Token::Float(if negative { -float } else { float })
+        } else {
+            let found = format!("{text:?}");
+            return fail(
+                self.at,
+                Cause::Unexpected {
+                    expected: "a number",
+                    found,
+                },
+            );
         };
         self.at += text.len();
         Ok(token)
@@ -352,6 +346,11 @@ fn byte(number: Option<u32>) -> Vec<u8> {
 fn scalar(number: Option<u32>) -> Vec<u8> {
     let character = number.and_then(char::from_u32);
     character.map_or_else(Vec::new, |c| c.to_string().into_bytes())
+}
+
+/// Whether a text begins as floats do: not with `inf`.
+fn is_float(text: &str) -> bool {
+    text.starts_with(|c: char| c == '.' || c.is_ascii_digit())
 }
 
 fn is_word(c: char) -> bool {

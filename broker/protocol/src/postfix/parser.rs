@@ -336,7 +336,7 @@ impl Parser {
         let Some(first) = self.operand(tokens, depth)? else {
             let found = tokens
                 .peek()
-                .map_or("nothing".to_owned(), |next| next.token.describe());
+                .map_or_else(|| "nothing".to_owned(), |next| next.token.describe());
             return unexpected(at, "a value", found);
         };
         if first.term == Term::Nil {

@@ -1,11 +1,17 @@
 //! The verbs of `printf` that texts and numbers have.
 
+use std::fmt::Write as _;
+
 use super::{Result, TemplateErrorCause as Cause, fail, functions, value::Value};
 
 /// Widest field: longer than the longest postfix.
 const MAX_WIDTH: usize = 512;
 
 #[derive(Debug, Default, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the directive"
+)]
 struct Spec {
     left: bool,
     plus: bool,
@@ -112,10 +118,9 @@ fn value_of(at: usize, spec: Spec, verb: char, value: &Value<'_>) -> Result<Fiel
         ('X', Some(number)) => Some((format!("{:X}", number.unsigned_abs()), "0X", number)),
         ('o', Some(number)) => Some((format!("{:o}", number.unsigned_abs()), "0", number)),
         ('b', Some(number)) => Some((format!("{:b}", number.unsigned_abs()), "0b", number)),
-        ('v', _) => match value {
-            Value::Integer(number) => Some((number.unsigned_abs().to_string(), "", *number)),
-            _ => None,
-        },
+        ('v', Some(number)) if matches!(value, Value::Integer(_)) => {
+            Some((number.unsigned_abs().to_string(), "", number))
+        }
         _ => None,
     };
     if let Some((mut digits, prefix, number)) = number {
@@ -145,13 +150,19 @@ fn value_of(at: usize, spec: Spec, verb: char, value: &Value<'_>) -> Result<Fiel
         None => text,
     };
     match (verb, value) {
-        ('s', Value::Text(_) | Value::Enum { .. } | Value::Time(_) | Value::Duration(_))
-        | ('s', Value::List(_)) => Ok(plain(shorten(functions::print(at, value)?))),
+        (
+            's',
+            Value::Text(_)
+            | Value::Enum { .. }
+            | Value::Time(_)
+            | Value::Duration(_)
+            | Value::List(_),
+        ) => Ok(plain(shorten(functions::print(at, value)?))),
         ('v', _) => Ok(plain(functions::print(at, value)?)),
         ('t', Value::Bool(value)) => Ok(plain(value.to_string())),
         ('q', Value::Text(text)) => Ok(plain(format!("{:?}", shorten(text.clone())))),
-        ('x', Value::Text(text)) => Ok(plain(text.bytes().map(|b| format!("{b:02x}")).collect())),
-        ('X', Value::Text(text)) => Ok(plain(text.bytes().map(|b| format!("{b:02X}")).collect())),
+        ('x', Value::Text(text)) => Ok(plain(hex(text))),
+        ('X', Value::Text(text)) => Ok(plain(hex(text).to_ascii_uppercase())),
         ('c', Value::Integer(number)) => {
             let c = u32::try_from(*number).ok().and_then(char::from_u32);
             Ok(plain(c.unwrap_or(char::REPLACEMENT_CHARACTER).to_string()))
@@ -165,6 +176,15 @@ fn value_of(at: usize, spec: Spec, verb: char, value: &Value<'_>) -> Result<Fiel
             fail(at, Cause::Unsupported { what })
         }
     }
+}
+
+/// The bytes of a text, in hexadecimal.
+fn hex(text: &str) -> String {
+    let mut digits = String::new();
+    for byte in text.bytes() {
+        write!(digits, "{byte:02x}").expect("a string can be written to");
+    }
+    digits
 }
 
 fn pad(field: &Field, spec: Spec) -> String {

@@ -56,6 +56,31 @@ pub(super) struct Data<'a> {
 }
 
 impl<'a> Value<'a> {
+    /// The items of a list.
+    pub(super) fn items(&self) -> Option<&[Self]> {
+        if let Self::List(items) = self {
+            Some(items)
+        } else {
+            None
+        }
+    }
+
+    /// The items to loop over. Nil has none.
+    pub(super) fn into_items(self) -> Option<Vec<Self>> {
+        match self {
+            Self::List(items) => Some(items),
+            Self::Nil => Some(Vec::new()),
+            Self::Bool(_)
+            | Self::Integer(_)
+            | Self::Float(_)
+            | Self::Text(_)
+            | Self::Enum { .. }
+            | Self::Time(_)
+            | Self::Duration(_)
+            | Self::Object(_) => None,
+        }
+    }
+
     fn text(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
@@ -109,8 +134,13 @@ impl<'a> Value<'a> {
             Self::Integer(number) => Some(*number),
             Self::Enum { number, .. } => Some((*number).into()),
             Self::Duration(nanos) => Some((*nanos).into()),
-            Self::Nil | Self::Bool(_) | Self::Float(_) | Self::Text(_) => None,
-            Self::Time(_) | Self::List(_) | Self::Object(_) => None,
+            Self::Nil
+            | Self::Bool(_)
+            | Self::Float(_)
+            | Self::Text(_)
+            | Self::Time(_)
+            | Self::List(_)
+            | Self::Object(_) => None,
         }
     }
 
@@ -143,20 +173,23 @@ impl<'a> Value<'a> {
                 "Milliseconds" => Some(Self::integer(nanos / 1_000_000)),
                 _ => None,
             },
-            Self::Nil | Self::Bool(_) | Self::Integer(_) | Self::Float(_) | Self::Text(_) => None,
-            Self::Enum { .. } | Self::List(_) => None,
+            Self::Nil
+            | Self::Bool(_)
+            | Self::Integer(_)
+            | Self::Float(_)
+            | Self::Text(_)
+            | Self::Enum { .. }
+            | Self::List(_) => None,
         }
     }
 
     /// The result of a method with one text as its argument.
     pub(super) fn call(&self, method: &str, argument: &str) -> Option<Self> {
-        let set = match self {
-            Self::Time(time) if method == "Format" => {
-                return Some(Self::Text(go_time::format(*time, argument)));
-            }
-            Self::Object(object) => object.label_set()?,
-            _ => return None,
-        };
+        if let Self::Time(time) = self {
+            let format = || Self::Text(go_time::format(*time, argument));
+            return (method == "Format").then(format);
+        }
+        let set = self.label_set()?;
         match method {
             "ValueOf" => Some(Self::text(set.value_of(argument).unwrap_or_default())),
             "ValuesOf" => Some(Self::List(
@@ -168,12 +201,18 @@ impl<'a> Value<'a> {
 
     /// Whether the value has a method of this name that takes one text.
     pub(super) fn has_method(&self, name: &str) -> bool {
-        match self {
-            Self::Time(_) => name == "Format",
-            Self::Object(object) => {
-                object.label_set().is_some() && ["ValueOf", "ValuesOf"].contains(&name)
-            }
+        match name {
+            "Format" => matches!(self, Self::Time(_)),
+            "ValueOf" | "ValuesOf" => self.label_set().is_some(),
             _ => false,
+        }
+    }
+
+    fn label_set(&self) -> Option<&'a LabelSet> {
+        if let Self::Object(object) = self {
+            object.label_set()
+        } else {
+            None
         }
     }
 }
@@ -204,14 +243,19 @@ impl<'a> Object<'a> {
             Self::Labels(set) => Some(set),
             Self::Spec(spec) => Some(&spec.labels),
             Self::Root(data) => Some(&data.context.spec.labels),
-            _ => None,
+            Self::Spool(_)
+            | Self::SpecFragment(_)
+            | Self::Suspend(_)
+            | Self::Fragment(_)
+            | Self::Label(_)
+            | Self::Sum(_) => None,
         }
     }
 
     /// The values of the object's fields, in order; `None` where one of them is a pointer.
     fn values(self) -> Option<Vec<Value<'a>>> {
         let names: &[&str] = match self {
-            Self::Root(_) | Self::Spec(_) => return None,
+            Self::Root(_) | Self::Spec(_) | Self::Suspend(_) => return None,
             Self::Spool(_) => &["Fragment", "FirstAppendTime", "Registers"],
             Self::SpecFragment(_) => &[
                 "Length",
@@ -222,7 +266,6 @@ impl<'a> Object<'a> {
                 "FlushInterval",
                 "PathPostfixTemplate",
             ],
-            Self::Suspend(_) => return None,
             Self::Fragment(_) => &[
                 "Journal",
                 "Begin",

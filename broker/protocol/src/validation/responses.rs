@@ -84,6 +84,7 @@ impl Validate for AppendResponse {
 /// them: do not check responses of peers with this.
 impl Validate for ReplicateResponse {
     fn validate(&self) -> Result<(), ValidationError> {
+        const MISMATCH: &str = "with status PROPOSAL_MISMATCH only";
         validate_status(self.status)?;
         let check = |set: bool, expected: bool, field, condition| match (set, expected) {
             (false, true) => Err(ValidationCause::Missing { field, condition }),
@@ -99,7 +100,6 @@ impl Validate for ReplicateResponse {
             "with status WRONG_ROUTE only",
         )?;
         validate_option(self.header.as_ref(), "Header")?;
-        const MISMATCH: &str = "with status PROPOSAL_MISMATCH only";
         check(self.fragment.is_some(), mismatch, "Fragment", MISMATCH)?;
         check(self.registers.is_some(), mismatch, "Registers", MISMATCH)?;
         validate_option(self.fragment.as_ref(), "Fragment")?;

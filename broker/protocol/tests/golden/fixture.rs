@@ -15,7 +15,6 @@ pub(crate) fn path(file: &str) -> PathBuf {
         .join(file)
 }
 
-#[expect(clippy::disallowed_methods, reason = "tests read golden files")]
 pub(crate) fn bytes(file: &str) -> Vec<u8> {
     let path = path(file);
     std::fs::read(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()))
