@@ -14,7 +14,6 @@ mod names;
 mod open;
 mod patience;
 mod read;
-mod spec_yaml;
 mod stream;
 mod tree;
 mod window;

@@ -1,1 +1,7 @@
-fn main() {}
+//! The program `gazfs`: see `gazfs --help`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gazfs::commands::main()
+}

@@ -1,7 +1,10 @@
 //! The spec of journals that are made by making a file.
 
 use gazette_protocol::{
-    CompressionCodec, JournalSpec, Validate, ValidationError, duration::from_seconds, journal_spec,
+    CompressionCodec, JournalSpec, Validate, ValidationError,
+    duration::from_seconds,
+    journal_spec,
+    yaml::{YamlError, parse_spec},
 };
 use thiserror::Error;
 
@@ -16,7 +19,7 @@ pub struct Template {
 pub enum TemplateError {
     /// It is no spec in YAML.
     #[error("{0}")]
-    Parse(super::spec_yaml::Error),
+    Parse(YamlError),
     /// A journal cannot be like that.
     #[error("{0}")]
     Invalid(ValidationError),
@@ -25,7 +28,7 @@ pub enum TemplateError {
 impl Template {
     /// Reads a template from a spec in YAML, of which the name, if there is one, is left out.
     pub fn from_yaml(text: &str) -> Result<Self, TemplateError> {
-        let spec: JournalSpec = super::spec_yaml::parse(text).map_err(TemplateError::Parse)?;
+        let spec: JournalSpec = parse_spec(text).map_err(TemplateError::Parse)?;
         let template = Self { spec };
         template
             .spec_of(ANY_NAME)

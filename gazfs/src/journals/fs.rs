@@ -173,6 +173,11 @@ impl JournalFs {
         &self.inner.options
     }
 
+    /// Says whether there is no journal.
+    pub fn is_empty(&self) -> bool {
+        self.names().inodes.is_empty()
+    }
+
     /// Waits until all appends have ended. Returns how many failed without a caller to tell.
     pub async fn drain(&self) -> u64 {
         self.inner.pending.close();

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
 };
 
@@ -31,6 +31,7 @@ pub(super) struct Handle {
     next: AtomicI64,
     /// Why an append failed that was reported as written.
     failed: Mutex<Option<Cause>>,
+    is_closed: AtomicBool,
 }
 
 impl Handle {
@@ -42,6 +43,7 @@ impl Handle {
             stream: Mutex::new(None),
             next: AtomicI64::new(-1),
             failed: Mutex::new(None),
+            is_closed: AtomicBool::new(false),
         }
     }
 
@@ -88,9 +90,19 @@ impl Handle {
         *lock(&self.stream) = None;
     }
 
-    /// Keeps the failure of an append for the next call that can report it.
-    pub(super) fn fail(&self, cause: Cause) {
-        lock(&self.failed).get_or_insert(cause);
+    /// Keeps the failure of an append for the next call that can report it. Returns whether there
+    /// may be one.
+    pub(super) fn fail(&self, cause: Cause) -> bool {
+        let mut failed = lock(&self.failed);
+        failed.get_or_insert(cause);
+        !self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Notes that no call follows. Returns whether a failure was not reported.
+    pub(super) fn close(&self) -> bool {
+        let mut failed = lock(&self.failed);
+        self.is_closed.store(true, Ordering::Release);
+        failed.take().is_some()
     }
 
     /// Returns the failure that was not reported yet, once.

@@ -95,10 +95,9 @@ impl JournalFs {
 
     /// Closes a file. Appends that are under way go on.
     pub fn release(&self, handle: HandleId) {
-        if let Some(handle) = self.handles().close(handle)
-            && let Err(cause) = handle.take_failure()
-        {
-            FsError::new("close", &*handle.inode.name, cause).log();
+        let handle = self.handles().close(handle);
+        if handle.is_some_and(|handle| handle.close()) {
+            self.count_failed_append();
         }
     }
 

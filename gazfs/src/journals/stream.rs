@@ -89,11 +89,6 @@ impl Stream {
             && end <= self.target
     }
 
-    /// The offset at which the stream ends.
-    pub(super) fn target(&self) -> i64 {
-        self.target
-    }
-
     /// Returns `[begin, end)` if it is here.
     pub(super) fn try_read(&self, begin: i64, end: i64) -> Option<Bytes> {
         let bytes = {

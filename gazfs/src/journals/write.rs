@@ -176,9 +176,10 @@ impl JournalFs {
             Err(error) => Err(self.append_failed(&handle, place, error)),
         };
         if let Err(cause) = outcome {
-            self.count_failed_append();
             FsError::new("write", &*handle.inode.name, cause.clone()).log();
-            handle.fail(cause);
+            if !handle.fail(cause) {
+                self.count_failed_append();
+            }
         }
         handle.inode.end();
     }

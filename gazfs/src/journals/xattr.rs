@@ -1,6 +1,6 @@
 //! Extended attributes: what a journal is, for scripts. They cannot be set.
 
-use gazette_protocol::{JournalSpec, Route};
+use gazette_protocol::{JournalSpec, Route, yaml::print_spec};
 
 use super::{
     caller::Caller,
@@ -103,7 +103,10 @@ impl JournalFs {
                 match name {
                     Name::Labels => labels(&listed.spec),
                     Name::Primary => primary(&listed.route),
-                    _ => super::spec_yaml::print(&listed.spec),
+                    _ => print_spec(&listed.spec).map_err(|error| Cause::Broker {
+                        text: error.to_string(),
+                        is_outcome_unknown: false,
+                    })?,
                 }
             }
         };

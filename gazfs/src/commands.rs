@@ -1,0 +1,87 @@
+//! The program `gazfs`.
+
+mod embedded;
+mod mount;
+mod options;
+mod serve;
+mod umount;
+mod up;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+use gazette_process::{ExitStatus, LogArgs, logging, panic};
+use tokio::runtime;
+
+/// Journals as files: append-only logs that any program can write and follow.
+///
+/// What is promised: one write(2) is one append, whole or not at all, in one order with those of
+/// all others, and never overwritten. When it has returned it is acknowledged (with --ack=close:
+/// when fsync or close has). Bytes that were read once never change. Every wait ends: with data,
+/// or with an error that says what to do.
+#[derive(Debug, Parser)]
+#[command(name = "gazfs", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start a broker with its data in a folder, and mount its journals there
+    Up(up::UpArgs),
+    /// Mount the journals of brokers elsewhere
+    Mount(mount::MountArgs),
+    /// End a mount when all that was written is acknowledged
+    Umount(umount::UmountArgs),
+}
+
+/// Runs the program with the arguments of the process.
+pub fn main() -> ExitCode {
+    panic::abort_on_panic();
+    let cli = Cli::parse();
+    let ended = match logging::init(&cli.log) {
+        Ok(_handle) => run(cli.command),
+        Err(error) => Err(error.into()),
+    };
+    let status = ended.unwrap_or_else(|error| {
+        say_error(&format!("error: {error:#}"));
+        ExitStatus::Failed
+    });
+    ExitCode::from(status.code())
+}
+
+fn run(command: Command) -> anyhow::Result<ExitStatus> {
+    match command {
+        Command::Umount(args) => umount::run(&args),
+        Command::Mount(args) => block_on(mount::run(args)),
+        Command::Up(args) => block_on(up::run(args)),
+    }
+}
+
+fn block_on(
+    command: impl Future<Output = anyhow::Result<ExitStatus>>,
+) -> anyhow::Result<ExitStatus> {
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(command);
+    // What is left are watches and reads that nobody waits for.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Prints for the person at the terminal. Whether anybody reads it does not matter.
+fn say(text: &str) {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    drop(written);
+}
+
+fn say_error(text: &str) {
+    drop(writeln!(io::stderr().lock(), "{text}"));
+}

@@ -1,0 +1,70 @@
+//! `gazfs mount`
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use gazette_client::{Client, ClientOptions};
+use gazette_process::{ExitStatus, signals};
+
+use super::{options::JournalArgs, say, say_error, serve::serve};
+use crate::{
+    journals::{JournalFs, StartError},
+    mount::{Control, mount},
+};
+
+#[derive(Debug, Args)]
+pub(super) struct MountArgs {
+    /// Empty directory that becomes the top of the journals
+    mountpoint: PathBuf,
+
+    /// Any broker of the cluster: `http://host:port`, or `unix:///path` of a socket
+    #[arg(
+        long,
+        visible_alias = "broker.address",
+        env = "BROKER_ADDRESS",
+        value_name = "URL",
+        default_value = "http://localhost:8080"
+    )]
+    broker: String,
+
+    /// Zone of this machine; brokers of the same zone are preferred for reads
+    #[arg(long, env = "ZONE", value_name = "ZONE", default_value = "local")]
+    zone: String,
+
+    #[command(flatten)]
+    journals: JournalArgs,
+}
+
+pub(super) async fn run(args: MountArgs) -> anyhow::Result<ExitStatus> {
+    let options = args.journals.options(None)?;
+    let shutdown = signals::shutdown_token().context("watch for signals")?;
+    let client_options = ClientOptions {
+        zone: args.zone,
+        ..args.journals.client_options()
+    };
+    let client = Client::connect(&args.broker, client_options)?;
+    let started = tokio::select! {
+        biased;
+        () = shutdown.cancelled() => return Ok(ExitStatus::TryLater),
+        started = JournalFs::start(client, options) => started,
+    };
+    let fs = match started {
+        Ok(fs) => fs,
+        Err(error @ StartError::NoAnswer { .. }) => {
+            say_error(&format!("error: {error}"));
+            return Ok(ExitStatus::TryLater);
+        }
+    };
+    let control = Control::listen().context("listen for gazfs umount")?;
+    let mounted = mount(&fs, &args.mountpoint, None, args.journals.access())?;
+    let point = mounted.point().display();
+    say(&format!(
+        "journals of {} at {point}\n\
+         durability: {} was acknowledged by the brokers, and is as safe as they make it\n\
+         end it with: gazfs umount {point}\n",
+        args.broker,
+        args.journals.promise(),
+    ));
+    Ok(serve(&fs, mounted, control, shutdown).await)
+}

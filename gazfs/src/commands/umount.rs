@@ -1,0 +1,42 @@
+//! `gazfs umount`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gazette_process::ExitStatus;
+
+use super::{say, say_error};
+use crate::mount::{MountError, UmountOutcome, ask_to_umount};
+
+#[derive(Debug, Args)]
+pub(super) struct UmountArgs {
+    /// Where journals are mounted
+    mountpoint: PathBuf,
+}
+
+pub(super) fn run(args: &UmountArgs) -> anyhow::Result<ExitStatus> {
+    let point = &args.mountpoint;
+    match ask_to_umount(point)? {
+        UmountOutcome::Done => Ok(ExitStatus::Done),
+        UmountOutcome::Busy => {
+            let point = point.clone();
+            say_error(&format!("error: {}", MountError::Busy { point }));
+            Ok(ExitStatus::TryLater)
+        }
+        UmountOutcome::Failed { appends } => {
+            let point = point.display();
+            say_error(&format!(
+                "error: unmount {point}: {appends} appends failed that no program was told of; \
+                 next: the log of the daemon says which"
+            ));
+            Ok(ExitStatus::Failed)
+        }
+        UmountOutcome::WasDead => {
+            say(&format!(
+                "{}: its daemon was dead; unmounted\n",
+                point.display()
+            ));
+            Ok(ExitStatus::Done)
+        }
+    }
+}

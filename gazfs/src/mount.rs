@@ -1,0 +1,327 @@
+//! Mounting and unmounting.
+
+mod control;
+mod plan;
+mod table;
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use fuser::{Config, MountOption, Session, SessionACL};
+use rustix::{
+    io::Errno,
+    mount::{UnmountFlags, unmount},
+};
+use thiserror::Error;
+use tokio::sync::watch;
+
+use crate::{fuse::Adapter, journals::JournalFs};
+
+pub use control::{Asked, Control, UmountOutcome, ask_to_umount};
+pub use plan::{Plan, PlanError, plan};
+pub use table::{KIND, MountEntry, at, read, source};
+
+/// Why nothing was mounted, or not unmounted.
+#[derive(Debug, Error)]
+pub enum MountError {
+    /// The place is not one.
+    #[error(transparent)]
+    Place(#[from] PlanError),
+    /// The mount point cannot be used.
+    #[error("mount {}: {cause}; next: {next}", .point.display())]
+    Point {
+        /// The mount point.
+        point: PathBuf,
+        /// Why.
+        cause: String,
+        /// What to do.
+        next: &'static str,
+    },
+    /// There is no FUSE here, or it may not be used.
+    #[error("open /dev/fuse: {cause}; next: {next}")]
+    Device {
+        /// Why.
+        cause: io::Error,
+        /// What to do.
+        next: &'static str,
+    },
+    /// The kernel, or its helper, refused.
+    #[error("mount {}: {cause}; next: run as root, or install fuse3 (fusermount3), and look into \
+             the kernel's log", .point.display())]
+    Refused {
+        /// The mount point.
+        point: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Somebody uses it.
+    #[error("unmount {}: it is in use; next: close its files and leave its directories (lsof, \
+             fuser -m), then try again", .point.display())]
+    Busy {
+        /// The mount point.
+        point: PathBuf,
+    },
+    /// It could not be unmounted.
+    #[error("unmount {}: {cause}; next: try umount -l", .point.display())]
+    Unmount {
+        /// The mount point.
+        point: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Nothing of ours is mounted there.
+    #[error("unmount {}: no journals are mounted there; next: findmnt -t fuse.gazfs lists them", .point.display())]
+    NotMounted {
+        /// The mount point.
+        point: PathBuf,
+    },
+    /// The daemon did not answer.
+    #[error("unmount {}: process {pid} does not answer: {cause}; next: kill it, then try again", .point.display())]
+    NoAnswer {
+        /// The mount point.
+        point: PathBuf,
+        /// The daemon.
+        pid: u32,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The kernel's table cannot be read.
+    #[error("read the table of mounts: {0}; next: check that /proc is mounted")]
+    Table(io::Error),
+}
+
+/// A mount that is there until it is unmounted, by us or by anybody. It is unmounted when this is
+/// dropped.
+#[derive(Debug)]
+pub struct Mounted {
+    point: PathBuf,
+    ended: watch::Receiver<bool>,
+}
+
+/// Who may use a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Only the user that mounts.
+    Owner,
+    /// Everybody, as far as modes allow.
+    All,
+}
+
+/// Mounts journals. `data` is the folder of a broker in this process, if there is one.
+pub fn mount(
+    fs: &JournalFs,
+    point: &Path,
+    data: Option<&Path>,
+    access: Access,
+) -> Result<Mounted, MountError> {
+    let point = check(point, data)?;
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(source(std::process::id())),
+        MountOption::Subtype("gazfs".to_owned()),
+        MountOption::DefaultPermissions,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+        MountOption::NoAtime,
+    ];
+    config.acl = match access {
+        Access::Owner => SessionACL::Owner,
+        Access::All => SessionACL::All,
+    };
+    config.n_threads = Some(1);
+    let refused = |cause| MountError::Refused {
+        point: point.clone(),
+        cause,
+    };
+    let session = Session::new(Adapter::new(fs.clone()), &point, &config).map_err(refused)?;
+    let session = session.spawn().map_err(refused)?;
+    let (ended, is_ended) = watch::channel(false);
+    let wait = move || {
+        if let Err(error) = session.join() {
+            tracing::error!(err = %error, "the reader of requests failed");
+        }
+        // Nobody may be waiting any more.
+        let _nobody = ended.send(true);
+    };
+    std::thread::Builder::new()
+        .name("fuse-end".to_owned())
+        .spawn(wait)
+        .map_err(refused)?;
+    Ok(Mounted {
+        point,
+        ended: is_ended,
+    })
+}
+
+/// Checks that journals can be mounted at a place, takes a dead mount away, and returns the place
+/// without links.
+pub fn check(point: &Path, data: Option<&Path>) -> Result<PathBuf, MountError> {
+    check_device()?;
+    let fail = |cause: &io::Error, next| MountError::Point {
+        point: point.to_owned(),
+        cause: cause.to_string(),
+        next,
+    };
+    let resolved = resolve(point).map_err(|error| fail(&error, "create the directory"))?;
+    let data = data.map(|data| resolve(data).unwrap_or_else(|_| data.to_owned()));
+    let table = read().map_err(MountError::Table)?;
+    let plan = plan(&resolved, data.as_deref(), &table, is_daemon)?;
+    if plan == Plan::Replace {
+        tracing::warn!(point = %resolved.display(), "replacing a mount whose daemon died");
+        unmount_now(&resolved, UnmountFlags::DETACH)?;
+    }
+    let mut entries =
+        fs::read_dir(&resolved).map_err(|error| fail(&error, "create the directory"))?;
+    if entries.next().is_some() {
+        return Err(MountError::Point {
+            point: resolved,
+            cause: "it is not empty, and its files would be hidden".to_owned(),
+            next: "choose an empty directory",
+        });
+    }
+    Ok(resolved)
+}
+
+/// Resolves links of a path, but does not touch its last part: it may be a dead mount.
+pub fn resolve(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    // One that ends in a dot or a slash has its last part here too.
+    let path: PathBuf = path.components().collect();
+    let is_link = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if !is_link => Ok(fs::canonicalize(parent)?.join(name)),
+        _ => fs::canonicalize(&path),
+    }
+}
+
+/// Says whether a process is a daemon of ours that serves FUSE.
+fn is_daemon(pid: u32) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        // A process of another user may not be looked at: then it is taken for what it says.
+        return Path::new(&format!("/proc/{pid}")).exists()
+            && !rustix::process::geteuid().is_root();
+    };
+    descriptors
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .any(|target| target == Path::new(DEVICE))
+}
+
+/// Opens the device as mounting will, to say what is wrong in time.
+fn check_device() -> Result<(), MountError> {
+    let opened: io::Result<File> = OpenOptions::new().read(true).write(true).open(DEVICE);
+    let Err(cause) = opened else { return Ok(()) };
+    let next = match cause.kind() {
+        io::ErrorKind::NotFound => {
+            "load the module (modprobe fuse); in a container, give it the device \
+             (--device /dev/fuse --cap-add SYS_ADMIN). Without a mount, gazctl reads and appends"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "run as root, or let this user open it (chmod 666 /dev/fuse) and install fusermount3"
+        }
+        _ => "check that the kernel has FUSE. Without a mount, gazctl reads and appends",
+    };
+    Err(MountError::Device { cause, next })
+}
+
+impl Mounted {
+    /// The mount point, without links.
+    pub fn point(&self) -> &Path {
+        &self.point
+    }
+
+    /// Waits until it is unmounted.
+    pub async fn ended(&self) {
+        let mut ended = self.ended.clone();
+        // A sender that is gone has ended too.
+        let _gone = ended.wait_for(|ended| *ended).await;
+    }
+
+    /// Says whether it is unmounted.
+    pub fn is_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+
+    /// Unmounts, unless somebody uses it.
+    pub async fn unmount(&self) -> Result<(), MountError> {
+        self.unmount_with(UnmountFlags::empty()).await
+    }
+
+    /// Unmounts also if somebody uses it: names are gone at once, open files with this process.
+    pub async fn detach(&self) -> Result<(), MountError> {
+        self.unmount_with(UnmountFlags::DETACH).await
+    }
+
+    async fn unmount_with(&self, flags: UnmountFlags) -> Result<(), MountError> {
+        if self.is_ended() {
+            return Ok(());
+        }
+        let point = self.point.clone();
+        // The kernel may ask the file system before it answers.
+        let unmounted = tokio::task::spawn_blocking(move || unmount_now(&point, flags)).await;
+        unmounted.unwrap_or_else(|error| {
+            Err(MountError::Unmount {
+                point: self.point.clone(),
+                cause: io::Error::other(error),
+            })
+        })?;
+        if !flags.contains(UnmountFlags::DETACH) {
+            // It ends at once if nothing is open.
+            let _late = tokio::time::timeout(END_TIMEOUT, self.ended()).await;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if !self.is_ended()
+            && let Err(error) = unmount_now(&self.point, UnmountFlags::DETACH)
+        {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+/// Unmounts, by the helper if we may not.
+pub(crate) fn unmount_now(point: &Path, flags: UnmountFlags) -> Result<(), MountError> {
+    let fail = |cause| MountError::Unmount {
+        point: point.to_owned(),
+        cause,
+    };
+    match unmount(point, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => Err(MountError::Busy {
+            point: point.to_owned(),
+        }),
+        // Nothing is mounted there any more.
+        Err(Errno::INVAL) => Ok(()),
+        Err(Errno::PERM) => {
+            let mut helper = Command::new("fusermount3");
+            helper.arg(if flags.contains(UnmountFlags::DETACH) {
+                "-uz"
+            } else {
+                "-u"
+            });
+            let output = helper.arg("--").arg(point).output().map_err(fail)?;
+            let text = String::from_utf8_lossy(&output.stderr);
+            match (output.status.success(), text.contains("busy")) {
+                (true, _) => Ok(()),
+                (false, true) => Err(MountError::Busy {
+                    point: point.to_owned(),
+                }),
+                (false, false) => Err(fail(io::Error::other(text.trim().to_owned()))),
+            }
+        }
+        Err(error) => Err(fail(error.into())),
+    }
+}
+
+const DEVICE: &str = "/dev/fuse";
+
+/// How long the kernel may take to end the connection of a mount that nobody uses.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
