@@ -1,3 +1,5 @@
 #![doc = include_str!("../README.md")]
 
+pub mod forgetful;
+pub mod late_disk;
 pub mod workload;
