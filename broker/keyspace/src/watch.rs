@@ -266,13 +266,14 @@ impl<V: Send + Sync + 'static> MirrorWatch<V> {
                 err @ (MirrorError::Apply(_) | MirrorError::Stopped) => return err,
             };
             attempt = if self.resume > before { 0 } else { attempt + 1 };
-            let err = match err.kind() {
-                ErrorKind::Compacted => match self.reload().await {
+            let err = if err.kind() == ErrorKind::Compacted {
+                match self.reload().await {
                     Ok(()) => continue,
                     Err(MirrorError::Coordination(err)) => err,
-                    Err(err) => return err,
-                },
-                _ => err,
+                    Err(err @ (MirrorError::Apply(_) | MirrorError::Stopped)) => return err,
+                }
+            } else {
+                err
             };
             match err.kind() {
                 ErrorKind::Retry | ErrorKind::NoSpace | ErrorKind::Compacted => {}
