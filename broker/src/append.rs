@@ -39,8 +39,7 @@ use crate::{
 };
 
 /// Messages of a client.
-pub(crate) type Messages =
-    Pin<Box<dyn Stream<Item = Result<AppendRequest, tonic::Status>> + Send>>;
+pub(crate) type Messages = Pin<Box<dyn Stream<Item = Result<AppendRequest, tonic::Status>> + Send>>;
 
 /// Serves an Append RPC. The append goes on in a task of its own: once it is committed it must
 /// end, whether its client is there or not.
@@ -125,7 +124,10 @@ struct Committed {
 }
 
 fn now() -> Now {
-    Now { instant: tokio::time::Instant::now().into_std(), wall: SystemTime::now() }
+    Now {
+        instant: tokio::time::Instant::now().into_std(),
+        wall: SystemTime::now(),
+    }
 }
 
 impl Shell<'_> {
@@ -158,11 +160,18 @@ impl Shell<'_> {
     /// Carries an output out. An error ends the append outside of the machine's rules.
     async fn perform(&mut self, output: Output) -> Result<Input, tonic::Status> {
         Ok(match output {
-            Output::Resolve { min_revision, until } => self.resolve(min_revision, until).await,
+            Output::Resolve {
+                min_revision,
+                until,
+            } => self.resolve(min_revision, until).await,
             Output::AcquirePipeline { until } => return self.acquire(until).await,
             Output::StartPipeline { header, until } => self.start_pipeline(*header, until).await,
             Output::Cut(cut) => self.cut(&cut).await,
-            Output::Sync { proposal, rolled, until } => self.sync(proposal, rolled, until).await,
+            Output::Sync {
+                proposal,
+                rolled,
+                until,
+            } => self.sync(proposal, rolled, until).await,
             Output::UpdateAssignments { route, until } => {
                 self.update_assignments(&route, until).await
             }
@@ -173,15 +182,23 @@ impl Shell<'_> {
                 Input::Store(facts)
             }
             Output::AwaitStore { until } => self.await_store(until).await,
-            Output::Propose { proposal, purpose, rolled } => {
-                Input::Proposed(self.propose(proposal, purpose, rolled))
-            }
+            Output::Propose {
+                proposal,
+                purpose,
+                rolled,
+            } => Input::Proposed(self.propose(proposal, purpose, rolled)),
             Output::ReadMessage { until } => self.read_message(until).await,
             Output::Delay { until } => self.delay(until).await,
-            Output::Forward { content, delta, position, .. } => {
-                Input::Forwarded(self.forward(content, delta, position))
-            }
-            Output::Release { held, keep_pipeline } => {
+            Output::Forward {
+                content,
+                delta,
+                position,
+                ..
+            } => Input::Forwarded(self.forward(content, delta, position)),
+            Output::Release {
+                held,
+                keep_pipeline,
+            } => {
                 if let Some(mut turn) = self.turn.take()
                     && let Some(slot) = turn.as_mut()
                 {
@@ -198,7 +215,9 @@ impl Shell<'_> {
     }
 
     fn replica(&self) -> &Arc<Replica> {
-        self.replica.as_ref().expect("a journal that is served here was resolved to its replica")
+        self.replica
+            .as_ref()
+            .expect("a journal that is served here was resolved to its replica")
     }
 
     /// Hands back what the machine holds, when its append ends in the middle.
@@ -243,7 +262,10 @@ impl Shell<'_> {
             if self.turn.is_none() {
                 self.replica = self.service.replicas().get(&self.journal);
             }
-            self.assignments = self.replica.as_ref().map(|replica| replica.assignment_changes());
+            self.assignments = self
+                .replica
+                .as_ref()
+                .map(|replica| replica.assignment_changes());
             self.resolution = Some(resolution.clone());
         }
         Input::Resolved(resolved.map(Box::new))
@@ -389,12 +411,17 @@ impl Shell<'_> {
 
     async fn update_assignments(&mut self, route: &Route, until: Instant) -> Input {
         let topology = self.service.topology();
-        let bare = Route { endpoints: Vec::new(), ..route.clone() };
+        let bare = Route {
+            endpoints: Vec::new(),
+            ..route.clone()
+        };
         let assignments = topology.assignments(&self.journal);
         let compares = assignments
             .iter()
             .map(|(key, _, revision)| Compare::mod_revision(key.clone(), *revision));
-        let stale = assignments.iter().filter(|(_, stored, _)| !stored.is_equivalent(route));
+        let stale = assignments
+            .iter()
+            .filter(|(_, stored, _)| !stored.is_equivalent(route));
         let ops = stale.map(|(key, _, _)| Op::put_keeping_lease(key.clone(), bare.encode_to_vec()));
         let txn = Txn::new(compares.collect(), ops.collect());
         self.update(txn, until).await
@@ -413,8 +440,15 @@ impl Shell<'_> {
         let key = topology.keys.item(&self.journal);
         let mut compares = vec![Compare::mod_revision(key.clone(), revision)];
         let assignments = topology.assignments(&self.journal);
-        compares.extend(assignments.into_iter().map(|(key, _, at)| Compare::mod_revision(key, at)));
-        let spec = JournalSpec { suspend: Some(suspend), ..spec };
+        compares.extend(
+            assignments
+                .into_iter()
+                .map(|(key, _, at)| Compare::mod_revision(key, at)),
+        );
+        let spec = JournalSpec {
+            suspend: Some(suspend),
+            ..spec
+        };
         let txn = Txn::new(compares, vec![Op::put(key, spec.encode_to_vec())]);
         self.update(txn, until).await
     }
@@ -427,9 +461,9 @@ impl Shell<'_> {
             () = at(until) => return Input::TimedOut,
         };
         Input::Updated(match answered {
-            Ok(response) if response.succeeded => {
-                Ok(Updated::Done { revision: response.header.revision })
-            }
+            Ok(response) if response.succeeded => Ok(Updated::Done {
+                revision: response.header.revision,
+            }),
             Ok(_) => Ok(Updated::Lost),
             Err(error) => Err(HostFailure(error.to_string())),
         })
@@ -437,7 +471,10 @@ impl Shell<'_> {
 
     fn store_facts(&self) -> StoreFacts {
         let replica = self.replica();
-        StoreFacts { index: replica.summary(), health: self.service.store_health(replica) }
+        StoreFacts {
+            index: replica.summary(),
+            health: self.service.store_health(replica),
+        }
     }
 
     async fn await_store(&mut self, until: Instant) -> Input {
@@ -488,7 +525,11 @@ impl Shell<'_> {
                 let gathered = lines.wait_for(ticket);
                 drop(lines);
                 let durable = self.record(&replica, proposal);
-                self.commit = Some(Committed { ticket, durable, gathered });
+                self.commit = Some(Committed {
+                    ticket,
+                    durable,
+                    gathered,
+                });
             }
         }
         Ok(())
@@ -504,8 +545,7 @@ impl Shell<'_> {
             Content::InSpool
         };
         ::metrics::counter!(metrics::SPOOL_COMMITS_TOTAL).increment(1);
-        ::metrics::counter!(metrics::SPOOL_COMMIT_BYTES_TOTAL)
-            .increment(self.content_bytes as u64);
+        ::metrics::counter!(metrics::SPOOL_COMMIT_BYTES_TOTAL).increment(self.content_bytes as u64);
         replica.log().commit(Commit {
             spool: file,
             append_begin: self.append_begin.unwrap_or(proposal.fragment.end),
@@ -561,7 +601,11 @@ impl Shell<'_> {
                 std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
             );
             tracing::warn!(journal = self.journal, err = %error, "cannot write a spool");
-            PipelineError::Local(if is_full { LocalFailure::NoSpace } else { LocalFailure::Disk })
+            PipelineError::Local(if is_full {
+                LocalFailure::NoSpace
+            } else {
+                LocalFailure::Disk
+            })
         })?;
         self.content_bytes += content.len();
         if self.content_bytes <= INLINE_MAX_BYTES {
@@ -573,7 +617,12 @@ impl Shell<'_> {
     }
 
     async fn await_acks(&mut self, until: Instant) -> Input {
-        let Some(Committed { ticket, durable, gathered }) = self.commit.take() else {
+        let Some(Committed {
+            ticket,
+            durable,
+            gathered,
+        }) = self.commit.take()
+        else {
             return Input::Acknowledged(Err(PipelineError::Closed));
         };
         let recorded = durable.await;
@@ -589,12 +638,18 @@ impl Shell<'_> {
         }
     }
 
-    fn done(&self, result: Result<AppendResponse, AppendError>) -> Result<AppendResponse, tonic::Status> {
+    fn done(
+        &self,
+        result: Result<AppendResponse, AppendError>,
+    ) -> Result<AppendResponse, tonic::Status> {
         let response = result.map_err(|error| error::append(&self.journal, &error))?;
         if response.status() == Status::Ok
             && let Some(commit) = &response.commit
         {
-            #[expect(clippy::cast_precision_loss, reason = "a gauge need not be exact beyond 2^52")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "a gauge need not be exact beyond 2^52"
+            )]
             ::metrics::gauge!(metrics::WRITE_HEAD, "journal" => self.journal.clone())
                 .set(commit.end as f64);
         }

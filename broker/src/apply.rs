@@ -3,11 +3,17 @@
 use std::time::Duration;
 
 use gazette_coordination::{Compare, CoordinationError, Op, Txn};
-use gazette_protocol::{ApplyRequest, ApplyResponse, JournalSpec, Status, Validate as _, apply_request::Change};
+use gazette_protocol::{
+    ApplyRequest, ApplyResponse, JournalSpec, Status, Validate as _, apply_request::Change,
+};
 use gazette_stores::{Store as _, StoreError};
 use prost::Message as _;
 
-use crate::{error::{coordination, invalid}, service::Service, storage};
+use crate::{
+    error::{coordination, invalid},
+    service::Service,
+    storage,
+};
 
 /// How long the answer waits until this broker sees what it wrote.
 const APPLIED_TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,8 +35,16 @@ pub(crate) async fn serve(
         .collect();
     let mut compares = Vec::new();
     let mut ops = Vec::new();
-    for Change { expect_mod_revision, upsert, delete, .. } in &request.changes {
-        let key = topology.keys.item(upsert.as_ref().map_or(delete, |spec| &spec.name));
+    for Change {
+        expect_mod_revision,
+        upsert,
+        delete,
+        ..
+    } in &request.changes
+    {
+        let key = topology
+            .keys
+            .item(upsert.as_ref().map_or(delete, |spec| &spec.name));
         if *expect_mod_revision != -1 {
             compares.push(Compare::mod_revision(key.clone(), *expect_mod_revision));
         }
@@ -41,7 +55,8 @@ pub(crate) async fn serve(
     }
     let has_changes = !ops.is_empty();
     let txn = topology.coordination.txn(Txn::new(compares, ops)).await;
-    let response = txn.map_err(|error: CoordinationError| coordination("apply journals", &error))?;
+    let response =
+        txn.map_err(|error: CoordinationError| coordination("apply journals", &error))?;
 
     let mut header = topology.unrouted_header();
     header.etcd.revision = response.header.revision;
@@ -69,7 +84,10 @@ pub(crate) async fn serve(
             ))
         })?;
     }
-    Ok(ApplyResponse { header, ..ApplyResponse::default() })
+    Ok(ApplyResponse {
+        header,
+        ..ApplyResponse::default()
+    })
 }
 
 /// Removes what the stores hold of a journal that was deleted.

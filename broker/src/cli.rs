@@ -1,6 +1,6 @@
 //! The program `gazette`.
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -10,7 +10,7 @@ use gazette_process::{
     logging, panic, signals,
 };
 use gazette_protocol::process_spec;
-use gazette_wal::{Disk, Durability, RealDisk};
+use gazette_wal::Durability;
 
 use crate::embedded::{Embedded, EmbeddedOptions};
 
@@ -52,11 +52,21 @@ struct ServeArgs {
     durability: DurabilityArg,
 
     /// Zone of this broker
-    #[arg(long = "broker.zone", env = "BROKER_ZONE", default_value = "local", value_name = "ZONE")]
+    #[arg(
+        long = "broker.zone",
+        env = "BROKER_ZONE",
+        default_value = "local",
+        value_name = "ZONE"
+    )]
     zone: String,
 
     /// Name of this broker within its zone
-    #[arg(long = "broker.id", env = "BROKER_ID", default_value = "embedded", value_name = "ID")]
+    #[arg(
+        long = "broker.id",
+        env = "BROKER_ID",
+        default_value = "embedded",
+        value_name = "ID"
+    )]
     id: String,
 
     /// Journals that this broker takes, at most
@@ -69,7 +79,11 @@ struct ServeArgs {
     limit: u32,
 
     /// Folder that file:// stores are below; `fragments` in the data folder if not given
-    #[arg(long = "broker.file-root", env = "BROKER_FILE_ROOT", value_name = "DIR")]
+    #[arg(
+        long = "broker.file-root",
+        env = "BROKER_FILE_ROOT",
+        value_name = "DIR"
+    )]
     file_root: Option<PathBuf>,
 
     /// Takes every store for file:///, whatever its specs say
@@ -130,18 +144,23 @@ pub fn promise(durability: Durability) -> &'static str {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    main_on(Arc::new(RealDisk))
+    main_with(|_| {})
 }
 
-/// Runs the program with its log and spools on `disk`.
-pub fn main_on(disk: Arc<dyn Disk>) -> ExitCode {
+/// Runs the program, with options of the broker that the command line does not have.
+pub fn main_with(adjust: impl FnOnce(&mut EmbeddedOptions)) -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             // Broken pipes of `--help` do not matter.
             drop(error.print());
             let is_usage = error.use_stderr();
-            return if is_usage { ExitStatus::Usage } else { ExitStatus::Done }.into();
+            return if is_usage {
+                ExitStatus::Usage
+            } else {
+                ExitStatus::Done
+            }
+            .into();
         }
     };
     panic::abort_on_panic();
@@ -150,7 +169,7 @@ pub fn main_on(disk: Arc<dyn Disk>) -> ExitCode {
         Err(error) => return fail(&anyhow::Error::new(error).context("start the runtime")),
     };
     let Command::Serve(serve) = arguments.command;
-    match runtime.block_on(run(*serve, &arguments.log, disk)) {
+    match runtime.block_on(run(*serve, &arguments.log, adjust)) {
         Ok(()) => ExitStatus::Done.into(),
         Err(error) => fail(&error),
     }
@@ -163,14 +182,18 @@ fn fail(error: &anyhow::Error) -> ExitCode {
     ExitStatus::Failed.into()
 }
 
-async fn run(arguments: ServeArgs, log: &LogArgs, disk: Arc<dyn Disk>) -> anyhow::Result<()> {
+async fn run(
+    arguments: ServeArgs,
+    log: &LogArgs,
+    adjust: impl FnOnce(&mut EmbeddedOptions),
+) -> anyhow::Result<()> {
     let log = logging::init(log)?;
     let shutdown = signals::shutdown_token().context("install signal handlers")?;
     let metrics = Metrics::install()?;
     let address = arguments.listen.listen_address()?;
     let server = Server::bind_as(&address, &arguments.listen.advertised_host()).await?;
     let endpoint = server.endpoint().to_owned();
-    let options = EmbeddedOptions {
+    let mut options = EmbeddedOptions {
         durability: arguments.durability.into(),
         id: process_spec::Id::new(arguments.zone, arguments.id),
         journal_limit: arguments.limit,
@@ -178,9 +201,9 @@ async fn run(arguments: ServeArgs, log: &LogArgs, disk: Arc<dyn Disk>) -> anyhow
         file_only: arguments.file_only,
         min_append_rate: arguments.min_append_rate,
         max_append_rate: arguments.max_append_rate,
-        disk,
         ..EmbeddedOptions::new(arguments.embedded, endpoint.as_str())
     };
+    adjust(&mut options);
     let durability = options.durability;
     let data = options.data_dir.clone();
     let broker = Embedded::start(options).await?;

@@ -19,7 +19,7 @@ use gazette_journal::append::Limits;
 use gazette_keyspace::{Mirror, MirrorError, MirrorOptions};
 use gazette_process::{TaskError, TaskGroup};
 use gazette_protocol::{
-    BrokerSpec, MAX_JOURNAL_LIMIT, ProcessSpec, ValidationError, Validate as _,
+    BrokerSpec, MAX_JOURNAL_LIMIT, ProcessSpec, Validate as _, ValidationError,
     journal_server::JournalServer, process_spec,
 };
 use gazette_stores::{StoreConfig, Stores};
@@ -70,6 +70,9 @@ pub struct EmbeddedOptions {
     pub max_append_rate: u64,
     /// Where the log and the spools are: the real disk, or a double of a test.
     pub disk: Arc<dyn Disk>,
+    /// What the log leaves out, to show that a test notices.
+    #[cfg(feature = "test-util")]
+    pub planted: gazette_wal::Planted,
 }
 
 impl EmbeddedOptions {
@@ -86,12 +89,16 @@ impl EmbeddedOptions {
             min_append_rate: 1 << 16,
             max_append_rate: 0,
             disk: Arc::new(RealDisk),
+            #[cfg(feature = "test-util")]
+            planted: gazette_wal::Planted::default(),
         }
     }
 
     /// Folder that `file://` stores are below.
     pub fn fragments_dir(&self) -> PathBuf {
-        self.file_root.clone().unwrap_or_else(|| self.data_dir.join("fragments"))
+        self.file_root
+            .clone()
+            .unwrap_or_else(|| self.data_dir.join("fragments"))
     }
 }
 
@@ -166,7 +173,9 @@ pub struct Embedded {
 
 impl fmt::Debug for Embedded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Embedded").field("service", &self.service).finish_non_exhaustive()
+        f.debug_struct("Embedded")
+            .field("service", &self.service)
+            .finish_non_exhaustive()
     }
 }
 
@@ -174,7 +183,10 @@ impl Embedded {
     /// Recovers what is in the data folder, and starts to serve it.
     pub async fn start(options: EmbeddedOptions) -> Result<Self, EmbeddedError> {
         let member = BrokerSpec {
-            process_spec: ProcessSpec { id: options.id.clone(), endpoint: options.endpoint.clone() },
+            process_spec: ProcessSpec {
+                id: options.id.clone(),
+                endpoint: options.endpoint.clone(),
+            },
             journal_limit: options.journal_limit,
             exiting: false,
         };
@@ -197,7 +209,11 @@ impl Embedded {
         let support = TaskGroup::new(&root);
         let (session, keep_alive) = Session::open(Arc::clone(&coordination), EMBEDDED_TTL).await?;
         let announced = session
-            .announce(keys.member(&options.id), member.encode_to_vec().into(), Duration::from_secs(1))
+            .announce(
+                keys.member(&options.id),
+                member.encode_to_vec().into(),
+                Duration::from_secs(1),
+            )
             .await?;
         let (mirror, watch) = Mirror::load(
             Arc::clone(&coordination),
@@ -217,7 +233,10 @@ impl Embedded {
             Persister::new(Arc::clone(&stores), scratch, support.clone());
         let pulse = Arc::new(OnceLock::new());
         let context = Context {
-            specs: Specs { mirror: mirror.clone(), keys: keys.clone() },
+            specs: Specs {
+                mirror: mirror.clone(),
+                keys: keys.clone(),
+            },
             stores: Arc::clone(&stores),
             persister,
             tasks: tasks.clone(),
@@ -264,9 +283,8 @@ impl Embedded {
         // Deleted while the broker was away, or while it was about to forget them.
         {
             let topology = Arc::clone(&topology);
-            replicas.forget_deleted(|name, revision| {
-                topology.create_revision(name) == Some(revision)
-            });
+            replicas
+                .forget_deleted(|name, revision| topology.create_revision(name) == Some(revision));
         }
         let observer = Arc::clone(&replicas);
         mirror.observe(move |space, changes| observer.observe(space, changes));
@@ -300,6 +318,7 @@ impl Embedded {
                 }
             });
         }
+        topology.assigned().await;
         let channel = in_process_channel(service.clone());
         let client_options = ClientOptions {
             file_root: Some(options.fragments_dir()),
@@ -347,7 +366,9 @@ impl Embedded {
         Router::new()
             .route(
                 "/v1/{*path}",
-                axum::routing::any(move |request: Request| rest::serve(rest_service.clone(), request)),
+                axum::routing::any(move |request: Request| {
+                    rest::serve(rest_service.clone(), request)
+                }),
             )
             .fallback(move |request: Request| gateway::serve(journals.clone(), request))
     }
@@ -397,8 +418,12 @@ fn spawn_support(
     keep_alive: gazette_allocator::KeepAlive,
     log: &Log,
 ) {
-    support.spawn("mirror of the coordination store", async move { watch.run().await.map_err(Into::into) });
-    support.spawn("lease", async move { keep_alive.run().await.map_err(Into::into) });
+    support.spawn("mirror of the coordination store", async move {
+        watch.run().await.map_err(Into::into)
+    });
+    support.spawn("lease", async move {
+        keep_alive.run().await.map_err(Into::into)
+    });
     let (stop, stores) = (support.token(), Arc::clone(stores));
     support.spawn("health of stores", async move {
         tokio::select! {
@@ -426,11 +451,21 @@ fn spawn_support(
 async fn open_log(
     options: &EmbeddedOptions,
 ) -> Result<(Log, Vec<gazette_wal::RecoveredJournal>), EmbeddedError> {
-    let mut log_options =
-        Options::new(options.data_dir.join("wal"), options.data_dir.join("spools"));
+    let mut log_options = Options::new(
+        options.data_dir.join("wal"),
+        options.data_dir.join("spools"),
+    );
     log_options.durability = options.durability;
     let disk = Arc::clone(&options.disk);
-    let opened = tokio::task::spawn_blocking(move || Log::open(log_options, disk)).await;
+    #[cfg(feature = "test-util")]
+    let planted = options.planted;
+    let open = move || {
+        #[cfg(not(feature = "test-util"))]
+        return Log::open(log_options, disk);
+        #[cfg(feature = "test-util")]
+        return Log::open_planted(log_options, disk, planted);
+    };
+    let opened = tokio::task::spawn_blocking(open).await;
     Ok(opened.expect("opening a log does not panic")?)
 }
 
@@ -463,7 +498,9 @@ fn lock_folder(folder: &Path) -> Result<fs::File, EmbeddedError> {
             fs::TryLockError::Error(cause) => failed(cause),
         });
     }
-    let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    let written = file
+        .set_len(0)
+        .and_then(|()| writeln!(file, "{}", std::process::id()));
     written.map_err(failed)?;
     Ok(file)
 }
@@ -471,14 +508,16 @@ fn lock_folder(folder: &Path) -> Result<fs::File, EmbeddedError> {
 /// Makes a folder and its parents, which only this user may enter.
 fn make_folder(path: &Path) -> Result<(), EmbeddedError> {
     use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|cause| {
-        EmbeddedError::Folder {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|cause| EmbeddedError::Folder {
             operation: "make",
             path: path.to_owned(),
             cause,
             next: "let this user write its parent, or use another folder",
-        }
-    })
+        })
 }
 
 /// Makes a folder of temporary files anew.

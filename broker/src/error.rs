@@ -51,7 +51,9 @@ pub(crate) fn append(journal: &str, error: &AppendError) -> tonic::Status {
         }
         AppendError::Resolve(ResolveError::Stopped) => tonic::Status::unavailable(text),
         AppendError::Cancelled => tonic::Status::cancelled(text),
-        AppendError::TimedOut { .. } if error.is_certain() => tonic::Status::deadline_exceeded(text),
+        AppendError::TimedOut { .. } if error.is_certain() => {
+            tonic::Status::deadline_exceeded(text)
+        }
         _ => tonic::Status::unknown(text),
     }
 }

@@ -41,7 +41,11 @@ pub(crate) async fn serve(
     if resolution.status != Status::Ok {
         return Ok(answer(resolution.status));
     }
-    if resolution.spec.as_ref().is_some_and(|spec| !spec.may_read()) {
+    if resolution
+        .spec
+        .as_ref()
+        .is_some_and(|spec| !spec.may_read())
+    {
         return Ok(answer(Status::NotAllowed));
     }
     let name = resolution.spec.as_ref().map_or("", |spec| &spec.name);
@@ -52,12 +56,15 @@ pub(crate) async fn serve(
     };
     serving(&replica).await?;
     let mut changes = replica.index_changes();
-    let refreshed = async {
-        while !replica.index().is_refreshed() && changes.changed().await.is_ok() {}
-    };
+    let refreshed =
+        async { while !replica.index().is_refreshed() && changes.changed().await.is_ok() {} };
     if tokio::time::timeout(LISTING_WAIT, refreshed).await.is_err() {
-        let cause = replica.listing_error().unwrap_or_else(|| "its stores do not answer".to_owned());
-        return Err(tonic::Status::unavailable(format!("list fragments of {name}: {cause}")));
+        let cause = replica
+            .listing_error()
+            .unwrap_or_else(|| "its stores do not answer".to_owned());
+        return Err(tonic::Status::unavailable(format!(
+            "list fragments of {name}: {cause}"
+        )));
     }
     let page = list_fragments(replica.index().cover(), &request);
     let ttl = match &request.signature_ttl {

@@ -76,7 +76,12 @@ async fn read(
     let first = match responses.next().await {
         Some(Ok(first)) => first,
         Some(Err(error)) => return text(grpc_status(&error), error.message().to_owned()),
-        None => return text(StatusCode::REQUEST_TIMEOUT, "the broker ended the read".to_owned()),
+        None => {
+            return text(
+                StatusCode::REQUEST_TIMEOUT,
+                "the broker ended the read".to_owned(),
+            );
+        }
     };
     let mut headers = HeaderMap::new();
     if let Some(header) = &first.header {
@@ -84,7 +89,10 @@ async fn read(
     }
     read_headers(&mut headers, &first);
     if first.status() != Status::Ok {
-        let mut response = text(http_status(first.status()), first.status().as_str_name().to_owned());
+        let mut response = text(
+            http_status(first.status()),
+            first.status().as_str_name().to_owned(),
+        );
         response.headers_mut().extend(headers);
         return response;
     }
@@ -108,7 +116,8 @@ where
 {
     loop {
         match responses.next().await {
-            Some(Ok(response)) if response.content.is_empty() && response.status() == Status::Ok => {}
+            Some(Ok(response))
+                if response.content.is_empty() && response.status() == Status::Ok => {}
             Some(Ok(response)) if response.status() == Status::Ok => {
                 return (response.content, Rest::Open(responses));
             }
@@ -173,7 +182,10 @@ where
 async fn append(service: &Service, path: &str, request: Request<Body>) -> Response<Body> {
     let parsed = query::journal(path).and_then(|journal| {
         query::none(request.uri().query().unwrap_or_default())?;
-        Ok(AppendRequest { journal, ..AppendRequest::default() })
+        Ok(AppendRequest {
+            journal,
+            ..AppendRequest::default()
+        })
     });
     let opening = match parsed {
         Ok(opening) => opening,
@@ -183,13 +195,21 @@ async fn append(service: &Service, path: &str, request: Request<Body>) -> Respon
         return text(StatusCode::BAD_REQUEST, error.to_string());
     }
     // An error of the body ends the stream without the commit, and so rolls it back.
-    let content = request.into_body().into_data_stream().filter_map(|chunk| async {
-        match chunk {
-            Ok(content) if content.is_empty() => None,
-            Ok(content) => Some(Ok(AppendRequest { content, ..AppendRequest::default() })),
-            Err(error) => Some(Err(tonic::Status::aborted(format!("read the body: {error}")))),
-        }
-    });
+    let content = request
+        .into_body()
+        .into_data_stream()
+        .filter_map(|chunk| async {
+            match chunk {
+                Ok(content) if content.is_empty() => None,
+                Ok(content) => Some(Ok(AppendRequest {
+                    content,
+                    ..AppendRequest::default()
+                })),
+                Err(error) => Some(Err(tonic::Status::aborted(format!(
+                    "read the body: {error}"
+                )))),
+            }
+        });
     let commit = stream::iter([Ok(AppendRequest::default())]);
     let requests = stream::iter([Ok(opening)]).chain(content).chain(commit);
     let response = match service.append(Box::pin(requests)).await {
@@ -222,7 +242,10 @@ fn route_headers(headers: &mut HeaderMap, header: &Header, path: &str) {
     if route.members.is_empty() {
         return;
     }
-    headers.insert(ROUTE_TOKEN, outcome::header_value(&outcome::route_token(route)));
+    headers.insert(
+        ROUTE_TOKEN,
+        outcome::header_value(&outcome::route_token(route)),
+    );
     let primary = usize::try_from(route.primary).ok();
     if let Some(endpoint) = primary.and_then(|index| route.endpoints.get(index)) {
         let location = format!("{}{path}", endpoint.trim_end_matches('/'));
@@ -232,16 +255,25 @@ fn route_headers(headers: &mut HeaderMap, header: &Header, path: &str) {
 
 fn read_headers(headers: &mut HeaderMap, response: &ReadResponse) {
     if let Some(fragment) = &response.fragment {
-        headers.insert(FRAGMENT_NAME, outcome::header_value(&fragment.content_name()));
+        headers.insert(
+            FRAGMENT_NAME,
+            outcome::header_value(&fragment.content_name()),
+        );
         if let Ok(seconds @ 1..) = u64::try_from(fragment.mod_time) {
             let modified = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
-            headers.insert(FRAGMENT_MODIFIED, outcome::header_value(&outcome::http_date(modified)));
+            headers.insert(
+                FRAGMENT_MODIFIED,
+                outcome::header_value(&outcome::http_date(modified)),
+            );
         }
         let range = format!("bytes {}-{max}/{max}", response.offset, max = i64::MAX);
         headers.insert(header::CONTENT_RANGE, outcome::header_value(&range));
     }
     if !response.fragment_url.is_empty() {
-        headers.insert(FRAGMENT_LOCATION, outcome::header_value(&response.fragment_url));
+        headers.insert(
+            FRAGMENT_LOCATION,
+            outcome::header_value(&response.fragment_url),
+        );
     }
     if response.write_head != 0 {
         headers.insert(WRITE_HEAD, response.write_head.into());
@@ -249,8 +281,13 @@ fn read_headers(headers: &mut HeaderMap, response: &ReadResponse) {
 }
 
 fn redirect(clean: &str) -> Response<Body> {
-    let mut response = text(StatusCode::TEMPORARY_REDIRECT, "Temporary Redirect".to_owned());
-    response.headers_mut().insert(header::LOCATION, outcome::header_value(clean));
+    let mut response = text(
+        StatusCode::TEMPORARY_REDIRECT,
+        "Temporary Redirect".to_owned(),
+    );
+    response
+        .headers_mut()
+        .insert(header::LOCATION, outcome::header_value(clean));
     response
 }
 
@@ -262,6 +299,8 @@ fn text(status: StatusCode, mut line: String) -> Response<Body> {
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, plain);
     let nosniff = HeaderValue::from_static("nosniff");
-    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
+        .headers_mut()
+        .insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
     response
 }

@@ -4,9 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use futures_util::{Stream, stream};
 use gazette_allocator::State;
-use gazette_protocol::{
-    LabelSelector, ListRequest, ListResponse, Validate as _, list_response,
-};
+use gazette_protocol::{LabelSelector, ListRequest, ListResponse, Validate as _, list_response};
 
 use crate::{error::invalid, service::Service, topology::Topology};
 
@@ -43,7 +41,9 @@ struct Listing {
 enum Phase {
     Begin,
     /// A snapshot of so many journals, of which the last changed at this revision, was made.
-    Snapshot { extent: Extent },
+    Snapshot {
+        extent: Extent,
+    },
     End,
 }
 
@@ -143,11 +143,17 @@ fn matching(
     let state = State::new(&topology.keys, &space);
     let matching: Vec<_> = state
         .items_with_prefix(name_prefix(&selector))
-        .filter(|item| selector.is_empty() || selector.matches(&item.decoded.spec.label_set_with_meta()))
+        .filter(|item| {
+            selector.is_empty() || selector.matches(&item.decoded.spec.label_set_with_meta())
+        })
         .collect();
     let extent = Extent {
         journals: matching.len(),
-        last_change: matching.iter().map(|item| item.mod_revision()).max().unwrap_or(0),
+        last_change: matching
+            .iter()
+            .map(|item| item.mod_revision())
+            .max()
+            .unwrap_or(0),
     };
     if before == Some(extent) {
         return (Vec::new(), extent);
@@ -163,7 +169,11 @@ fn matching(
 
 /// A prefix that the names of all matching journals have: the one `name` that is included.
 fn name_prefix(selector: &LabelSelector) -> &str {
-    let mut names = selector.include.labels.iter().filter(|label| label.name == "name");
+    let mut names = selector
+        .include
+        .labels
+        .iter()
+        .filter(|label| label.name == "name");
     match (names.next(), names.next()) {
         (Some(only), None) => &only.value,
         _ => "",

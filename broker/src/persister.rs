@@ -1,11 +1,6 @@
 //! Uploads what replicas have closed, as the schedule says.
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use gazette_journal::fragment::{
     persist::{Output, PersistId, PersistSchedule, Role, Settled, Tried},
@@ -107,7 +102,10 @@ impl PersisterTask {
             if exits && self.schedule.is_empty() {
                 return;
             }
-            let next = self.schedule.next_timeout().map(tokio::time::Instant::from_std);
+            let next = self
+                .schedule
+                .next_timeout()
+                .map(tokio::time::Instant::from_std);
             tokio::select! {
                 biased;
                 event = self.events.recv() => match event {
@@ -128,8 +126,17 @@ impl PersisterTask {
         let now = tokio::time::Instant::now().into_std();
         match event {
             Event::Finished(finished) => {
-                let Finished { replica, completed, file, is_primary } = *finished;
-                let role = if is_primary { Role::Primary } else { Role::Replica };
+                let Finished {
+                    replica,
+                    completed,
+                    file,
+                    is_primary,
+                } = *finished;
+                let role = if is_primary {
+                    Role::Primary
+                } else {
+                    Role::Replica
+                };
                 let end = completed.fragment.end;
                 let id = self.schedule.handle_completed(now, completed, role, end);
                 self.items.insert(id, Item { replica, file });
@@ -141,9 +148,15 @@ impl PersisterTask {
 
     fn perform(&mut self, output: Output) {
         match output {
-            Output::Try { id, completed, store } => self.start(id, *completed, store),
+            Output::Try {
+                id,
+                completed,
+                store,
+            } => self.start(id, *completed, store),
             Output::Settled { id, settled, .. } => {
-                let Some(item) = self.items.remove(&id) else { return };
+                let Some(item) = self.items.remove(&id) else {
+                    return;
+                };
                 match settled {
                     Settled::Stored => {
                         ::metrics::counter!(SPOOL_PERSISTED_TOTAL).increment(1);
@@ -164,8 +177,12 @@ impl PersisterTask {
     }
 
     fn start(&self, id: PersistId, completed: Completed, store: usize) {
-        let Some(item) = self.items.get(&id).cloned() else { return };
-        let Some(events) = self.sender.upgrade() else { return };
+        let Some(item) = self.items.get(&id).cloned() else {
+            return;
+        };
+        let Some(events) = self.sender.upgrade() else {
+            return;
+        };
         let stores = Arc::clone(&self.stores);
         let scratch = self.scratch.clone();
         self.tasks.spawn("store a fragment", async move {
@@ -183,18 +200,29 @@ async fn try_once(
     completed: &Completed,
     store: usize,
 ) -> Tried {
-    let Some(spec) = item.replica.spec() else { return Tried::NoJournal };
-    let Some(url) = spec.fragment.stores.get(store) else { return Tried::NoStore };
+    let _uploading = item.replica.uploading().await;
+    let Some(spec) = item.replica.spec() else {
+        return Tried::NoJournal;
+    };
+    let Some(url) = spec.fragment.stores.get(store) else {
+        return Tried::NoStore;
+    };
     let store = stores.get(url);
     match upload(&store, &spec, completed, &item.file, scratch).await {
         Ok(stored) => {
-            tracing::debug!(journal = spec.name, path = stored.content_path(), "stored a fragment");
+            tracing::debug!(
+                journal = spec.name,
+                path = stored.content_path(),
+                "stored a fragment"
+            );
             Tried::Stored
         }
         Err(error) => {
             tracing::warn!(journal = spec.name, store = url, err = %error, "cannot store a fragment");
             match error {
-                UploadError::Store(error) if error.kind() == StoreErrorKind::Denied => Tried::Denied,
+                UploadError::Store(error) if error.kind() == StoreErrorKind::Denied => {
+                    Tried::Denied
+                }
                 _ => Tried::Failed,
             }
         }
@@ -208,4 +236,3 @@ async fn at(until: Option<tokio::time::Instant>) {
         None => std::future::pending().await,
     }
 }
-

@@ -138,8 +138,11 @@ impl Reading {
                         self.state = State::Between(here);
                         continue;
                     }
-                    let response =
-                        ReadResponse { offset: sending.at, content: chunk, ..ReadResponse::default() };
+                    let response = ReadResponse {
+                        offset: sending.at,
+                        content: chunk,
+                        ..ReadResponse::default()
+                    };
                     sending.at += i64::try_from(response.content.len()).unwrap_or(i64::MAX);
                     self.state = State::Sending(here, sending);
                     return Ok(Some(response));
@@ -160,11 +163,20 @@ impl Reading {
             visible: None,
         };
         let resolved = self.service.topology().resolve(question).await;
-        let Resolution { status, header, spec, is_local, .. } =
-            resolved.map_err(|error| error::resolve(&request.journal, &error))?;
+        let Resolution {
+            status,
+            header,
+            spec,
+            is_local,
+            ..
+        } = resolved.map_err(|error| error::resolve(&request.journal, &error))?;
         if status != Status::Ok {
             let header = Some(header);
-            return Ok(Some(ReadResponse { status: status.into(), header, ..ReadResponse::default() }));
+            return Ok(Some(ReadResponse {
+                status: status.into(),
+                header,
+                ..ReadResponse::default()
+            }));
         }
         let (Some(spec), true) = (spec, is_local) else {
             return Err(tonic::Status::unavailable(format!(
@@ -225,7 +237,9 @@ impl Reading {
 
     /// Adds the URL of a stored fragment.
     async fn sign(&mut self, response: &mut ReadResponse) -> Result<(), tonic::Status> {
-        let Some(fragment) = &response.fragment else { return Ok(()) };
+        let Some(fragment) = &response.fragment else {
+            return Ok(());
+        };
         if fragment.backing_store.is_empty() || fragment.mod_time == 0 {
             return Ok(());
         }
@@ -258,7 +272,10 @@ impl Reading {
                 let store: Arc<ActiveStore> = self.service.stores().get(&fragment.backing_store);
                 let path = stored_path(fragment, relative_path.as_deref());
                 let opened = storage::open(&store, fragment, &path, content.begin).await;
-                From::Store(Box::new(opened.map_err(|error| error::store(&error))?), Bytes::new())
+                From::Store(
+                    Box::new(opened.map_err(|error| error::store(&error))?),
+                    Bytes::new(),
+                )
             }
         };
         Ok(Some(Sending { content, at, from }))
@@ -278,9 +295,10 @@ pub(crate) async fn serving(replica: &Replica) -> Result<(), tonic::Status> {
     let mut phase = replica.phase();
     let phase = phase.wait_for(|phase| *phase != Phase::Starting).await;
     match phase.as_deref() {
-        Ok(Phase::Failed(reason)) => {
-            Err(tonic::Status::data_loss(format!("serve {}: {reason}", replica.name())))
-        }
+        Ok(Phase::Failed(reason)) => Err(tonic::Status::data_loss(format!(
+            "serve {}: {reason}",
+            replica.name()
+        ))),
         Ok(Phase::Serving | Phase::Starting) | Err(_) => Ok(()),
     }
 }

@@ -66,7 +66,9 @@ impl Specs {
 
     /// Whether a name is that of a journal.
     pub(crate) fn is_journal(&self, name: &str) -> bool {
-        State::new(&self.keys, &self.mirror.read()).item(name).is_some()
+        State::new(&self.keys, &self.mirror.read())
+            .item(name)
+            .is_some()
     }
 }
 
@@ -118,6 +120,8 @@ pub(crate) struct Replica {
     pulse: Notify,
     stop: CancellationToken,
     ended: watch::Sender<bool>,
+    /// Held, shared, by each upload.
+    uploads: tokio::sync::RwLock<()>,
 }
 
 impl Replica {
@@ -134,7 +138,9 @@ impl Replica {
             None => log.open_journal(name, create_revision),
         };
         let turn = Arc::new(tokio::sync::Mutex::new(None));
-        let guard = Arc::clone(&turn).try_lock_owned().expect("nobody else has it yet");
+        let guard = Arc::clone(&turn)
+            .try_lock_owned()
+            .expect("nobody else has it yet");
         let replica = Arc::new(Self {
             name: name.to_owned(),
             create_revision,
@@ -151,13 +157,13 @@ impl Replica {
             pulse: Notify::new(),
             stop: context.tasks.token().child_token(),
             ended: watch::Sender::new(false),
+            uploads: tokio::sync::RwLock::new(()),
             context,
         });
         let task = Arc::clone(&replica);
         replica.context.tasks.spawn("replica", async move {
             task.begin(guard, recovered).await;
             task.care().await;
-            task.ended.send_replace(true);
             Ok(())
         });
         replica
@@ -306,22 +312,31 @@ impl Replica {
     fn drop_spools(&self, covered: Vec<(Fragment, SpoolFile)>) {
         let mut lines = self.lines();
         for (fragment, file) in covered {
+            // One that still grows is needed, whatever a store claims to have.
+            if lines.is_present(fragment.begin) {
+                continue;
+            }
             lines.forget_file(fragment.begin);
             // The log syncs that it is dropped, and removes the file then.
             drop(self.log.drop_spool(&file));
         }
     }
 
-    /// Ends the replica: it is not assigned any more. Its spools are stored, unless the journal
-    /// is deleted.
-    pub(crate) fn retire(self: &Arc<Self>, is_deleted: bool) {
+    /// Ends the replica: its incarnation of the journal is deleted.
+    pub(crate) fn retire(self: &Arc<Self>) {
         self.stop.cancel();
         self.invalidate();
         let replica = Arc::clone(self);
         self.context.tasks.spawn("retire a replica", async move {
-            replica.wind_down(is_deleted).await;
+            replica.wind_down().await;
+            replica.ended.send_replace(true);
             Ok(())
         });
+    }
+
+    /// Holds off the end of the replica for as long as an upload needs it.
+    pub(crate) async fn uploading(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
+        self.uploads.read().await
     }
 
     /// Ends the replica as the broker ends. Its spools stay in the log.

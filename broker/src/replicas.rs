@@ -69,7 +69,11 @@ impl Replicas {
 
     /// The replica of a journal, if it is assigned to this broker.
     pub(crate) fn get(&self, journal: &str) -> Option<Arc<Replica>> {
-        self.running.read().unwrap_or_else(PoisonError::into_inner).get(journal).cloned()
+        self.running
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(journal)
+            .cloned()
     }
 
     /// Whether replicas that are assigned are served.
@@ -88,20 +92,29 @@ impl Replicas {
 
     /// Waits until no earlier replica of a journal works on it any more.
     pub(crate) async fn retired(&self, journal: &str) {
-        let retiring = lock(&self.retiring).get(journal).cloned().unwrap_or_default();
+        let retiring = lock(&self.retiring)
+            .get(journal)
+            .cloned()
+            .unwrap_or_default();
         for replica in retiring {
             replica.ended().await;
         }
     }
 
     /// Follows the assignments. Called in the lock of the mirror, for each change.
-    pub(crate) fn observe(&self, space: &KeySpace<Decoded<Brokers>>, changes: &[Change<Decoded<Brokers>>]) {
+    pub(crate) fn observe(
+        &self,
+        space: &KeySpace<Decoded<Brokers>>,
+        changes: &[Change<Decoded<Brokers>>],
+    ) {
         if !self.is_serving() {
             return;
         }
         let state = State::new(&self.keys, space);
         for change in changes {
-            let Some(entry) = change.after.as_ref().or(change.before.as_ref()) else { continue };
+            let Some(entry) = change.after.as_ref().or(change.before.as_ref()) else {
+                continue;
+            };
             match &entry.decoded {
                 Decoded::Assignment(assignment) if assignment.member == self.local => {
                     self.sync(state, &assignment.item);
@@ -121,24 +134,23 @@ impl Replicas {
     /// Makes the replica of one journal what the key space says.
     fn sync(&self, state: State<'_, Brokers>, journal: &str) {
         let item = state.item(journal);
-        let is_assigned =
-            state.assignments_of(journal).any(|assignment| assignment.member == self.local);
-        let incarnation = item.map(|item| item.raw().create_revision).filter(|_| is_assigned);
+        let is_assigned = state
+            .assignments_of(journal)
+            .any(|assignment| assignment.member == self.local);
+        let incarnation = item.map(|item| item.raw().create_revision);
         let mut running = self.running.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(replica) = running.get(journal) {
+            // One that is suspended has no assignment, but nobody else has its spools either.
             if incarnation == Some(replica.create_revision()) {
                 replica.spec_changed();
                 return;
             }
             // Without a spec nothing of it can be stored, and nobody may read it.
-            let is_deleted = item.is_none_or(|item| {
-                item.raw().create_revision != replica.create_revision()
-            });
             let replica = running.remove(journal).expect("it was just there");
-            replica.retire(is_deleted);
+            replica.retire();
             self.keep_until_ended(replica);
         }
-        if let Some(create_revision) = incarnation {
+        if let Some(create_revision) = incarnation.filter(|_| is_assigned) {
             let replica = self.start(journal, create_revision);
             running.insert(journal.to_owned(), replica);
         }
@@ -155,7 +167,13 @@ impl Replicas {
             }
             None => None,
         };
-        Replica::start(self.context.clone(), &self.log, journal, create_revision, recovered)
+        Replica::start(
+            self.context.clone(),
+            &self.log,
+            journal,
+            create_revision,
+            recovered,
+        )
     }
 
     fn keep_until_ended(&self, replica: Arc<Replica>) {
@@ -164,7 +182,10 @@ impl Replicas {
             replicas.retain(|replica| !replica.has_ended());
         }
         retiring.retain(|_, replicas| !replicas.is_empty());
-        retiring.entry(replica.name().to_owned()).or_default().push(replica);
+        retiring
+            .entry(replica.name().to_owned())
+            .or_default()
+            .push(replica);
     }
 
     /// Forgets what the log held of journals that are not there any more.

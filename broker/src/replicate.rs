@@ -11,7 +11,9 @@ pub(crate) async fn serve(
 ) -> Result<ReplicateResponse, tonic::Status> {
     request.validate().map_err(|error| error::invalid(&error))?;
     let (Some(header), Some(proposal)) = (&request.header, &request.proposal) else {
-        return Err(tonic::Status::unknown("replicate: the first message lacks header or proposal"));
+        return Err(tonic::Status::unknown(
+            "replicate: the first message lacks header or proposal",
+        ));
     };
     let question = Question {
         journal: &proposal.journal,

@@ -39,14 +39,22 @@ pub(crate) async fn serve(service: Service, request: Request<Body>) -> Response<
             Ok(read) => stream_of(service.read(read)).await,
             Err(refused) => refused,
         },
-        _ => refusal(StatusCode::NOT_IMPLEMENTED, Code::Unimplemented, "Not Implemented"),
+        _ => refusal(
+            StatusCode::NOT_IMPLEMENTED,
+            Code::Unimplemented,
+            "Not Implemented",
+        ),
     }
 }
 
 async fn parse<M: WireMessage + Default>(request: Request<Body>) -> Result<M, Response<Body>> {
     let refused = |message: &str| refusal(StatusCode::BAD_REQUEST, Code::InvalidArgument, message);
     let body = Limited::new(request.into_body(), REQUEST_BYTES_MAX);
-    let body = body.collect().await.map_err(|error| refused(&error.to_string()))?.to_bytes();
+    let body = body
+        .collect()
+        .await
+        .map_err(|error| refused(&error.to_string()))?
+        .to_bytes();
     if body.is_empty() {
         return Ok(M::default());
     }
@@ -70,7 +78,10 @@ where
         match responses.next().await? {
             Ok(message) => {
                 let result = json!({ "result": json::to_json(&message, JsonForm::CamelCase) });
-                Some((Ok::<_, Infallible>(Bytes::from(format!("{result}\n"))), Some(responses)))
+                Some((
+                    Ok::<_, Infallible>(Bytes::from(format!("{result}\n"))),
+                    Some(responses),
+                ))
             }
             Err(error) => Some((Ok(Bytes::from(error_text(&error))), None)),
         }
@@ -81,7 +92,9 @@ where
         Some(status) => *response.status_mut() = status,
         None => {
             let name = HeaderName::from_static("grpc-metadata-content-type");
-            response.headers_mut().insert(name, HeaderValue::from_static("application/grpc"));
+            response
+                .headers_mut()
+                .insert(name, HeaderValue::from_static("application/grpc"));
         }
     }
     response

@@ -47,7 +47,15 @@ impl Service {
         tasks: TaskGroup,
         stop: CancellationToken,
     ) -> Self {
-        Self { inner: Arc::new(Inner { topology, stores, limits, tasks, stop }) }
+        Self {
+            inner: Arc::new(Inner {
+                topology,
+                stores,
+                limits,
+                tasks,
+                stop,
+            }),
+        }
     }
 
     pub(crate) fn topology(&self) -> &Arc<Topology> {
@@ -79,7 +87,11 @@ impl Service {
     /// is safe on this disk, so only a store that cannot be listed holds appends up, since it may
     /// have content that nobody here knows of.
     pub(crate) fn store_health(&self, replica: &Replica) -> Health {
-        append::health_of(replica.listing_error().filter(|_| !replica.index().is_refreshed()))
+        append::health_of(
+            replica
+                .listing_error()
+                .filter(|_| !replica.index().is_refreshed()),
+        )
     }
 
     pub(crate) fn list(
@@ -96,7 +108,10 @@ impl Service {
         read::serve(self, request)
     }
 
-    pub(crate) async fn append(&self, messages: append::Messages) -> Result<AppendResponse, Status> {
+    pub(crate) async fn append(
+        &self,
+        messages: append::Messages,
+    ) -> Result<AppendResponse, Status> {
         append::serve(self, messages).await
     }
 
@@ -125,7 +140,10 @@ struct Counted {
 impl Counted {
     fn begin(operation: &'static str) -> Self {
         ::metrics::counter!(metrics::STARTED_TOTALS, "operation" => operation).increment(1);
-        Self { operation, begun: Instant::now() }
+        Self {
+            operation,
+            begun: Instant::now(),
+        }
     }
 
     fn end<T>(self, result: Result<T, Status>) -> Result<Response<T>, Status> {
@@ -151,10 +169,15 @@ impl Journal for Service {
         request: Request<ListRequest>,
     ) -> Result<Response<Self::ListStream>, Status> {
         let counted = Counted::begin("List");
-        counted.end(Ok(Box::pin(Self::list(self, request.into_inner())) as Responses<_>))
+        counted.end(Ok(
+            Box::pin(Self::list(self, request.into_inner())) as Responses<_>
+        ))
     }
 
-    async fn apply(&self, request: Request<ApplyRequest>) -> Result<Response<ApplyResponse>, Status> {
+    async fn apply(
+        &self,
+        request: Request<ApplyRequest>,
+    ) -> Result<Response<ApplyResponse>, Status> {
         let counted = Counted::begin("Apply");
         counted.end(apply::serve(self, request.into_inner()).await)
     }
@@ -166,7 +189,9 @@ impl Journal for Service {
         request: Request<ReadRequest>,
     ) -> Result<Response<Self::ReadStream>, Status> {
         let counted = Counted::begin("Read");
-        counted.end(Ok(Box::pin(Self::read(self, request.into_inner())) as Responses<_>))
+        counted.end(Ok(
+            Box::pin(Self::read(self, request.into_inner())) as Responses<_>
+        ))
     }
 
     async fn append(

@@ -45,8 +45,10 @@ async fn probe_delete(store: &Arc<ActiveStore>, prefix: &str) -> Result<(), Stor
         store.put(&path, content, None).await?;
         store.remove(&path).await
     };
-    tokio::time::timeout(PROBE_TIMEOUT, probe).await.unwrap_or_else(|_| {
-        let cause = format!("no end after {} s", PROBE_TIMEOUT.as_secs());
-        Err(StoreError::new(StoreErrorKind::Retry, "probe", path, cause))
-    })
+    tokio::time::timeout(PROBE_TIMEOUT, probe)
+        .await
+        .unwrap_or_else(|_| {
+            let cause = format!("no end after {} s", PROBE_TIMEOUT.as_secs());
+            Err(StoreError::new(StoreErrorKind::Retry, "probe", path, cause))
+        })
 }

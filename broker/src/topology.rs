@@ -10,13 +10,17 @@ use gazette_journal::resolve::{
 };
 use gazette_keyspace::{Mirror, ReadGuard};
 use gazette_protocol::{
-    Header, JournalSpec, LabelSelector, Route, header, journal_name, process_spec,
+    Header, JournalSpec, LabelSelector, Route, Status, header, journal_name, process_spec,
 };
 
 use crate::replicas::Replicas;
 
 /// How long a request waits for a revision that a peer or a client has seen already.
 pub(crate) const REVISION_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a journal without an assignment is waited for.
+const ASSIGNMENT_WAIT: Duration = Duration::from_secs(3);
+/// How long a broker that starts waits until its journals are assigned.
+const START_WAIT: Duration = Duration::from_secs(30);
 
 /// Looks journals up.
 #[derive(Debug)]
@@ -45,7 +49,30 @@ pub(crate) struct Question<'a> {
 
 impl Topology {
     /// Resolves a journal, at the earliest when the asked revision is there.
+    ///
+    /// A journal that is there but not assigned yet is about to be: it was just created, or the
+    /// broker just started. That is waited for, a little, instead of answered.
     pub(crate) async fn resolve(&self, question: Question<'_>) -> Result<Resolution, ResolveError> {
+        let mut changed = self.mirror.changed();
+        let deadline = tokio::time::Instant::now() + ASSIGNMENT_WAIT;
+        loop {
+            changed.borrow_and_update();
+            let resolution = self.resolve_once(question).await?;
+            let is_unassigned = matches!(
+                resolution.status,
+                Status::NoJournalPrimaryBroker | Status::InsufficientJournalBrokers
+            );
+            if !is_unassigned || resolution.desired_replication == 0 {
+                return Ok(resolution);
+            }
+            match tokio::time::timeout_at(deadline, changed.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return Ok(resolution),
+            }
+        }
+    }
+
+    async fn resolve_once(&self, question: Question<'_>) -> Result<Resolution, ResolveError> {
         let revision = min_revision(question.header, question.min_revision);
         let waited = REVISION_TIMEOUT;
         match tokio::time::timeout(waited, self.mirror.wait_for_revision(revision)).await {
@@ -61,11 +88,15 @@ impl Topology {
 
         let item = state.item(name);
         let spec = item.as_ref().map(|item| &item.decoded.spec).filter(|spec| {
-            question.visible.is_none_or(|selector| selector.matches(&spec.label_set_with_meta()))
+            question
+                .visible
+                .is_none_or(|selector| selector.matches(&spec.label_set_with_meta()))
         });
         let route = spec.map_or_else(Route::unrouted, |_| state.route(name));
-        let stored: Vec<Route> =
-            state.assignments_of(name).map(|assignment| assignment.decoded.value.clone()).collect();
+        let stored: Vec<Route> = state
+            .assignments_of(name)
+            .map(|assignment| assignment.decoded.value.clone())
+            .collect();
         let journal = JournalState {
             spec,
             route: &route,
@@ -98,7 +129,9 @@ impl Topology {
 
     /// Whether a name is that of a journal.
     pub(crate) fn is_journal(&self, name: &str) -> bool {
-        State::new(&self.keys, &self.mirror.read()).item(name).is_some()
+        State::new(&self.keys, &self.mirror.read())
+            .item(name)
+            .is_some()
     }
 
     /// Assignments of a journal, as key, value and revision.
@@ -107,7 +140,11 @@ impl Topology {
         State::new(&self.keys, &space)
             .assignments_of(journal)
             .map(|entry| {
-                (entry.raw().key.clone(), entry.decoded.value.clone(), entry.mod_revision())
+                (
+                    entry.raw().key.clone(),
+                    entry.decoded.value.clone(),
+                    entry.mod_revision(),
+                )
             })
             .collect()
     }
@@ -122,11 +159,35 @@ impl Topology {
         Header::unrouted(process, etcd(&space))
     }
 
+    /// Waits until every journal that wants a broker is assigned, or for some time.
+    pub(crate) async fn assigned(&self) {
+        let mut changed = self.mirror.changed();
+        let assigned = async {
+            loop {
+                changed.borrow_and_update();
+                let is_complete = {
+                    let space = self.mirror.read();
+                    let state = State::new(&self.keys, &space);
+                    state.items().all(|item| {
+                        let spec = &item.decoded.spec;
+                        spec.desired_replication(self.max_replication) == 0
+                            || state.assignments_of(&item.decoded.id).next().is_some()
+                    })
+                };
+                if is_complete || changed.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(START_WAIT, assigned).await.is_err() {
+            tracing::warn!("not all journals are assigned yet; their appends and reads wait");
+        }
+    }
+
     /// The revision of the mirror.
     pub(crate) fn revision(&self) -> i64 {
         self.mirror.read().revision()
     }
-
 }
 
 /// The state of the coordination store as headers tell it.

@@ -54,7 +54,9 @@ pub(super) fn grpc_status(status: &tonic::Status) -> StatusCode {
 
 /// The route in compact text: `members:<zone:"a" suffix:"b" > endpoints:"http://..."`.
 pub(super) fn route_token(route: &Route) -> String {
-    gazette_protocol::prototext::format_compact(route).trim_end().to_owned()
+    gazette_protocol::prototext::format_compact(route)
+        .trim_end()
+        .to_owned()
 }
 
 /// A header's value; what a header cannot hold is left out.

@@ -8,7 +8,11 @@ pub(super) enum QueryError {
     #[error("parameter {0:?} is not known here")]
     Unknown(String),
     #[error("parameter {name:?} has the value {value:?}, which is not {expected}")]
-    Value { name: &'static str, value: String, expected: &'static str },
+    Value {
+        name: &'static str,
+        value: String,
+        expected: &'static str,
+    },
     #[error("the path is not valid UTF-8 after percent-decoding")]
     Encoding,
 }
@@ -28,7 +32,10 @@ pub(super) fn journal(path: &str) -> Result<String, QueryError> {
 /// Where a path that is not clean leads: `//` and dots are resolved. `None` if it is clean.
 pub(super) fn redirect(path: &str) -> Option<String> {
     let mut kept: Vec<&str> = Vec::new();
-    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+    for part in path
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != ".")
+    {
         if part == ".." {
             kept.pop();
         } else {
@@ -65,7 +72,11 @@ pub(super) fn none(query: &str) -> Result<(), QueryError> {
 }
 
 fn integer(value: &str) -> QueryError {
-    QueryError::Value { name: "offset", value: value.to_owned(), expected: "an integer of 64 bits" }
+    QueryError::Value {
+        name: "offset",
+        value: value.to_owned(),
+        expected: "an integer of 64 bits",
+    }
 }
 
 fn boolean(value: &str) -> Result<bool, QueryError> {
@@ -106,19 +117,40 @@ mod tests {
     #[test]
     fn parameters_are_case_insensitive_and_checked() {
         assert_eq!(read(""), Ok(Read::default()));
-        assert_eq!(read("OFFSET=3100&Block=on"), Ok(Read { offset: 3100, block: true }));
-        assert_eq!(read("offset=-1&block=T"), Ok(Read { offset: -1, block: true }));
+        assert_eq!(
+            read("OFFSET=3100&Block=on"),
+            Ok(Read {
+                offset: 3100,
+                block: true
+            })
+        );
+        assert_eq!(
+            read("offset=-1&block=T"),
+            Ok(Read {
+                offset: -1,
+                block: true
+            })
+        );
         assert_eq!(read("offset="), Ok(Read::default()));
         assert!(matches!(read("offset=abc"), Err(QueryError::Value { .. })));
         assert!(matches!(read("block=maybe"), Err(QueryError::Value { .. })));
         assert_eq!(read("foo=bar"), Err(QueryError::Unknown("foo".to_owned())));
-        assert_eq!(none("offset=1"), Err(QueryError::Unknown("offset".to_owned())));
+        assert_eq!(
+            none("offset=1"),
+            Err(QueryError::Unknown("offset".to_owned()))
+        );
     }
 
     #[test]
     fn unclean_paths_are_redirected_and_clean_ones_are_not() {
-        assert_eq!(redirect("/acme//orders/part-001").as_deref(), Some("/acme/orders/part-001"));
-        assert_eq!(redirect("/acme/x/../orders").as_deref(), Some("/acme/orders"));
+        assert_eq!(
+            redirect("/acme//orders/part-001").as_deref(),
+            Some("/acme/orders/part-001")
+        );
+        assert_eq!(
+            redirect("/acme/x/../orders").as_deref(),
+            Some("/acme/orders")
+        );
         assert_eq!(redirect("/../../etc").as_deref(), Some("/etc"));
         for clean in ["/", "/acme/orders", "/acme/orders/"] {
             assert_eq!(redirect(clean), None, "{clean}");

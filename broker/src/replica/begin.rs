@@ -37,7 +37,10 @@ impl Replica {
         match began {
             Ok((spool, file)) => {
                 self.lines().add_file(spool.begin(), file.clone());
-                *guard = Some(Turn { held: Some(Held::new(spool)), file });
+                *guard = Some(Turn {
+                    held: Some(Held::new(spool)),
+                    file,
+                });
                 self.phase.send_replace(Phase::Serving);
                 self.index_version.send_modify(|version| *version += 1);
             }
@@ -110,9 +113,14 @@ fn rebuild(spool: RecoveredSpool) -> Result<Spool, BeginError> {
     let mut buffer = vec![0; READ_BYTES.min(usize::try_from(left).unwrap_or(READ_BYTES))];
     let mut at = 0;
     while left > 0 {
-        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let wanted = buffer
+            .len()
+            .min(usize::try_from(left).unwrap_or(usize::MAX));
         let read = spool.file.read_at(at, &mut buffer[..wanted]);
-        let read = read.map_err(|cause| BeginError::Read { path: path.clone(), cause })?;
+        let read = read.map_err(|cause| BeginError::Read {
+            path: path.clone(),
+            cause,
+        })?;
         if read == 0 {
             break;
         }
@@ -120,5 +128,7 @@ fn rebuild(spool: RecoveredSpool) -> Result<Spool, BeginError> {
         at += read as u64;
         left -= read as u64;
     }
-    rebuild.finish().map_err(|cause| BeginError::Spool { path, cause })
+    rebuild
+        .finish()
+        .map_err(|cause| BeginError::Spool { path, cause })
 }

@@ -50,7 +50,9 @@ impl Replica {
 
     /// Lists the stores and takes over what they hold. Returns the time until the next listing.
     async fn list_stores(self: &Arc<Self>) -> Duration {
-        let Some(spec) = self.spec() else { return LISTING_RETRY };
+        let Some(spec) = self.spec() else {
+            return LISTING_RETRY;
+        };
         let interval = duration::to_std(&spec.fragment.refresh_interval).unwrap_or(LISTING_RETRY);
         let specs = &self.context.specs;
         let listing = storage::list(&self.context.stores, &spec, |name| specs.is_journal(name));
@@ -77,33 +79,14 @@ impl Replica {
         }
     }
 
-    /// Closes the pipeline, and stores or forgets the spools.
-    pub(super) async fn wind_down(self: &Arc<Self>, is_deleted: bool) {
+    /// Closes the pipeline and forgets the spools: without a spec nothing of the journal has a
+    /// place in a store.
+    pub(super) async fn wind_down(&self) {
         let mut turn = self.acquire().await;
+        *turn = None;
         self.lines().close();
-        let present = turn.take();
-        if is_deleted {
-            // Without a spec nothing of it has a place in a store.
-            drop(self.log.forget().await);
-            return;
-        }
-        let Some(present) = present else { return };
-        let Some(held) = present.held else { return };
-        let fragment = held.spool.fragment().clone();
-        if fragment.content_length() > 0 {
-            let completed = gazette_journal::fragment::spool::Completed {
-                fragment: fragment.clone(),
-                registers: held.spool.registers().clone(),
-                first_append_time: held.spool.first_append_time(),
-            };
-            let rolled = self.log.roll(gazette_wal::Roll {
-                completed: Some(present.file.clone()),
-                next_begin: fragment.end,
-                registers: Arc::new(held.spool.registers().clone()),
-            });
-            if rolled.await.is_ok() {
-                self.persist(completed, present.file);
-            }
-        }
+        // Uploads that begin from here on find that the journal is gone.
+        drop(self.uploads.write().await);
+        drop(self.log.forget().await);
     }
 }

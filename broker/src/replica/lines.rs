@@ -20,6 +20,8 @@ pub(crate) struct Lines {
     last: Option<Closed>,
     /// Files of spools that are not dropped, by the begin of their fragment.
     files: BTreeMap<i64, SpoolFile>,
+    /// Begin of the fragment that still grows: that of the file that was added last.
+    present: i64,
     waiters: BTreeMap<Ticket, oneshot::Sender<Outcome>>,
     /// Up to where the journal was acknowledged when there was no pipeline yet.
     floor: i64,
@@ -34,7 +36,10 @@ impl Lines {
     /// Up to where all replicas have the journal.
     pub(crate) fn acknowledged(&self) -> i64 {
         let pipeline = self.pipeline.as_ref().map(Pipeline::acknowledged);
-        pipeline.or(self.last.map(|closed| closed.acknowledged)).unwrap_or(0).max(self.floor)
+        pipeline
+            .or(self.last.map(|closed| closed.acknowledged))
+            .unwrap_or(0)
+            .max(self.floor)
     }
 
     /// The route whose replicas agree, if a pipeline is sound.
@@ -67,7 +72,10 @@ impl Lines {
             self.pipeline = None;
         }
         let acknowledged = self.acknowledged();
-        Some(self.last.unwrap_or(Closed { acknowledged, is_local_lost: false }))
+        Some(self.last.unwrap_or(Closed {
+            acknowledged,
+            is_local_lost: false,
+        }))
     }
 
     /// Waits for the end of a round.
@@ -80,6 +88,12 @@ impl Lines {
     /// The file of the fragment that begins at `begin`.
     pub(crate) fn add_file(&mut self, begin: i64, file: SpoolFile) {
         self.files.insert(begin, file);
+        self.present = begin;
+    }
+
+    /// Whether a fragment still grows.
+    pub(crate) fn is_present(&self, begin: i64) -> bool {
+        self.present == begin
     }
 
     /// The spool of a fragment is dropped.
@@ -92,7 +106,11 @@ impl Lines {
         let mut published = Vec::new();
         while let Some(output) = self.pipeline.as_mut().and_then(Pipeline::poll_output) {
             match output {
-                Output::Gathered(Gathered { ticket, proposal, result }) => {
+                Output::Gathered(Gathered {
+                    ticket,
+                    proposal,
+                    result,
+                }) => {
                     let fragment = proposal.fragment;
                     let is_agreed = matches!(result, Ok(SyncOutcome::Agreed));
                     let file = self.files.get(&fragment.begin);

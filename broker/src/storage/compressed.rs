@@ -35,7 +35,11 @@ pub(super) enum PrepareError {
     #[error("compress a fragment: {0}")]
     Compress(io::Error),
     #[error("spool {path} has sum {actual}, but {expected} was committed")]
-    Corrupt { path: String, expected: Sha1Sum, actual: Sha1Sum },
+    Corrupt {
+        path: String,
+        expected: Sha1Sum,
+        actual: Sha1Sum,
+    },
 }
 
 /// Reads a spool whole, checks it against its sum, and compresses it into a file in `scratch`.
@@ -45,10 +49,17 @@ pub(super) fn prepare(
     scratch: &Path,
 ) -> Result<Stored, PrepareError> {
     let length = fragment.content_length().unsigned_abs();
-    let failed = |cause| PrepareError::Read { path: spool.path().display().to_string(), cause };
+    let failed = |cause| PrepareError::Read {
+        path: spool.path().display().to_string(),
+        cause,
+    };
     let reader = spool.reader().map_err(failed)?;
     let mut source = Summed {
-        content: Whole { reader: reader.clone(), at: 0, length },
+        content: Whole {
+            reader: reader.clone(),
+            at: 0,
+            length,
+        },
         hash: Sha1::new(),
     };
     let codec = fragment.compression_codec();
@@ -66,7 +77,11 @@ pub(super) fn prepare(
         return Ok(stored);
     }
     let path = spool.path().display().to_string();
-    Err(PrepareError::Corrupt { path, expected: fragment.sum, actual })
+    Err(PrepareError::Corrupt {
+        path,
+        expected: fragment.sum,
+        actual,
+    })
 }
 
 fn compress(codec: CompressionCodec, source: &mut impl Read, file: File) -> io::Result<File> {
@@ -74,18 +89,28 @@ fn compress(codec: CompressionCodec, source: &mut impl Read, file: File) -> io::
     if !concatenates(codec) {
         let mut encoder = Encoder::new(codec, writer).map_err(io::Error::other)?;
         io::copy(source, &mut encoder)?;
-        return encoder.finish()?.into_inner().map_err(io::IntoInnerError::into_error);
+        return encoder
+            .finish()?
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error);
     }
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let threads = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(THREADS_MAX);
     loop {
-        let blocks = (0..threads).map(|_| block(source)).collect::<io::Result<Vec<_>>>()?;
+        let blocks = (0..threads)
+            .map(|_| block(source))
+            .collect::<io::Result<Vec<_>>>()?;
         let compressed: Vec<_> = thread::scope(|scope| {
             let handles: Vec<_> = blocks
                 .iter()
                 .filter(|block| !block.is_empty())
                 .map(|block| scope.spawn(|| compress_block(codec, block)))
                 .collect();
-            handles.into_iter().map(|handle| handle.join().expect("compression panics not")).collect()
+            handles
+                .into_iter()
+                .map(|handle| handle.join().expect("compression panics not"))
+                .collect()
         });
         if compressed.is_empty() {
             return writer.into_inner().map_err(io::IntoInnerError::into_error);
@@ -111,9 +136,11 @@ impl Content for Stored {
 
     fn open(&self) -> io::Result<Box<dyn Read + Send + '_>> {
         Ok(match self {
-            Self::Plain { reader, length } => {
-                Box::new(Whole { reader: reader.clone(), at: 0, length: *length })
-            }
+            Self::Plain { reader, length } => Box::new(Whole {
+                reader: reader.clone(),
+                at: 0,
+                length: *length,
+            }),
             Self::Compressed { file, .. } => {
                 let mut file = file.try_clone()?;
                 file.seek(SeekFrom::Start(0))?;

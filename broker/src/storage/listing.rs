@@ -56,12 +56,16 @@ fn is_absent(error: &StoreError) -> bool {
 /// Whether the folders of a path lead into another journal.
 fn is_of_nested(journal: &str, path: &str, is_journal: impl Fn(&str) -> bool) -> bool {
     let slashes = path.match_indices('/').map(|(at, _)| at);
-    slashes.into_iter().any(|at| is_journal(&format!("{journal}/{}", &path[..at])))
+    slashes
+        .into_iter()
+        .any(|at| is_journal(&format!("{journal}/{}", &path[..at])))
 }
 
 /// Seconds since the Unix epoch, as stores tell them.
 pub(crate) fn unix_seconds(time: SystemTime) -> i64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 

@@ -20,7 +20,9 @@ pub(crate) enum Opened {
     /// Read as it is.
     Plain { reader: PlainReader },
     /// Decompressed on a thread of its own.
-    Decoded { chunks: mpsc::Receiver<io::Result<Bytes>> },
+    Decoded {
+        chunks: mpsc::Receiver<io::Result<Bytes>>,
+    },
 }
 
 /// A reader of uncompressed content, with a name for logs only.
@@ -31,7 +33,9 @@ pub(crate) struct PlainReader {
 
 impl std::fmt::Debug for PlainReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PlainReader").field("left", &self.left).finish_non_exhaustive()
+        f.debug_struct("PlainReader")
+            .field("left", &self.left)
+            .finish_non_exhaustive()
     }
 }
 
@@ -49,7 +53,12 @@ pub(crate) async fn open(
     let length = fragment.content_length().unsigned_abs();
     if fragment.compression_codec() == CompressionCodec::None && skip > 0 {
         let reader = store.get_range(path, skip, length).await?;
-        return Ok(Opened::Plain { reader: PlainReader { reader, left: length - skip } });
+        return Ok(Opened::Plain {
+            reader: PlainReader {
+                reader,
+                left: length - skip,
+            },
+        });
     }
     let reader = store.get(path).await?;
     let (sender, chunks) = mpsc::channel(CHUNKS_AHEAD);
@@ -83,14 +92,19 @@ fn decode(
     };
     let mut left = fragment.content_length().unsigned_abs() - skip;
     loop {
-        let wanted = usize::try_from(left).unwrap_or(usize::MAX).clamp(1, CHUNK_BYTES);
+        let wanted = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .clamp(1, CHUNK_BYTES);
         let mut chunk = vec![0; wanted];
         let read = io::Read::read(&mut content, &mut chunk)?;
         if read == 0 && left == 0 {
             return Ok(());
         }
         if read == 0 || read as u64 > left {
-            let cause = format!("content has not the {} bytes of its name", fragment.content_length());
+            let cause = format!(
+                "content has not the {} bytes of its name",
+                fragment.content_length()
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, cause));
         }
         left -= read as u64;
@@ -107,7 +121,9 @@ impl Opened {
         match self {
             Self::Decoded { chunks } => chunks.recv().await.unwrap_or_else(|| Ok(Bytes::new())),
             Self::Plain { reader } => {
-                let wanted = usize::try_from(reader.left).unwrap_or(usize::MAX).min(CHUNK_BYTES);
+                let wanted = usize::try_from(reader.left)
+                    .unwrap_or(usize::MAX)
+                    .min(CHUNK_BYTES);
                 if wanted == 0 {
                     return Ok(Bytes::new());
                 }

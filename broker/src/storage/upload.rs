@@ -26,7 +26,9 @@ pub(crate) enum UploadError {
     #[error("put {path}: no answer within {} s; next: look at the store", PUT_TIMEOUT.as_secs())]
     Timeout { path: String },
     /// The spool is not what was committed. It stays where it is.
-    #[error("persist {journal}: {cause}; next: see the page on damage in the manual; the spool is kept")]
+    #[error(
+        "persist {journal}: {cause}; next: see the page on damage in the manual; the spool is kept"
+    )]
     Spool { journal: String, cause: String },
     /// The template of the spec does not evaluate.
     #[error("persist {journal}: path_postfix_template: {cause}; next: correct the spec")]
@@ -46,7 +48,9 @@ pub(crate) async fn upload(
     store.url().clone_into(&mut fragment.backing_store);
     let context = postfix::PostfixContext {
         fragment: &completed.fragment,
-        first_append_time: completed.first_append_time.unwrap_or(SystemTime::UNIX_EPOCH),
+        first_append_time: completed
+            .first_append_time
+            .unwrap_or(SystemTime::UNIX_EPOCH),
         registers: &completed.registers,
         spec,
     };
@@ -68,7 +72,10 @@ pub(crate) async fn upload(
         let (fragment, spool, scratch) = (fragment.clone(), spool.clone(), scratch.to_owned());
         tokio::task::spawn_blocking(move || prepare(&fragment, &spool, &scratch)).await
     };
-    let spool_failed = |cause: String| UploadError::Spool { journal: spec.name.clone(), cause };
+    let spool_failed = |cause: String| UploadError::Spool {
+        journal: spec.name.clone(),
+        cause,
+    };
     let content = prepared
         .map_err(|panic| spool_failed(panic.to_string()))?
         .map_err(|error: PrepareError| spool_failed(error.to_string()))?;
