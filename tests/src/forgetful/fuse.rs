@@ -68,11 +68,18 @@ impl Shared {
 
     /// Asks or changes the model, while there is power.
     fn with<T>(&self, call: impl FnOnce(&mut Model) -> Result<T, ModelError>) -> Result<T, Errno> {
+        self.with_state(|state| call(&mut state.model))
+    }
+
+    fn with_state<T>(
+        &self,
+        call: impl FnOnce(&mut State) -> Result<T, ModelError>,
+    ) -> Result<T, Errno> {
         let mut state = self.locked();
         if state.survivors.is_some() {
             return Err(Errno::EIO);
         }
-        call(&mut state.model).map_err(errno)
+        call(&mut state).map_err(errno)
     }
 
     /// Lets the system write something back that nobody asked for.

@@ -448,6 +448,7 @@ impl Model {
             changes,
             moves_folder,
             removes_folder,
+            unnames: unnamed.clone(),
         });
         self.drop_unused(unnamed);
     }

@@ -26,6 +26,8 @@ pub struct NameOp {
     pub moves_folder: bool,
     /// An empty folder that is gone by this. It got empty first.
     pub removes_folder: Option<Ino>,
+    /// What lost a name by this. It got its other names first, so that it always has one.
+    pub unnames: Vec<Ino>,
 }
 
 impl NameOp {
@@ -95,6 +97,10 @@ struct Needed {
     /// Folders that the changes removed.
     removed: BTreeSet<Ino>,
     moves_folder: bool,
+    /// What the changes gave a name.
+    named: BTreeSet<Ino>,
+    /// What they took a name from.
+    unnamed: BTreeSet<Ino>,
 }
 
 impl Needed {
@@ -102,7 +108,9 @@ impl Needed {
         for change in &op.changes {
             self.names.insert((change.folder, change.name.clone()));
             self.folders.insert(change.folder);
+            self.named.extend(change.to);
         }
+        self.unnamed.extend(&op.unnames);
         self.removed.extend(op.removes_folder);
         self.moves_folder |= op.moves_folder;
     }
