@@ -20,6 +20,8 @@ pub(crate) struct Node {
     pub(crate) delete: Option<bool>,
     /// Spec of the journal, or what the journals below it inherit.
     pub(crate) spec: JournalSpec,
+    /// Whether an empty list of stores is meant, and not that the folder's are inherited.
+    pub(crate) no_stores: bool,
     /// Revision at which the journal is expected: 0 is absent, -1 is any.
     pub(crate) revision: i64,
     /// What is below a folder, in the order of the names.
@@ -193,12 +195,18 @@ impl Node {
     }
 
     /// Gives every child what its folder says and it does not: a field that is zero, a label of
-    /// which it has no value. So a child cannot replace something by zero.
+    /// which it has no value. So a child cannot replace something by zero, except the stores by an
+    /// empty list.
     ///
     /// Suspension is of one journal and is never inherited.
     pub(crate) fn push_down(&mut self) {
         for child in &mut self.children {
+            let stores_of_its_own = child.no_stores || !child.spec.fragment.stores.is_empty();
             child.spec = union(&child.spec, &self.spec);
+            if child.no_stores {
+                child.spec.fragment.stores.clear();
+            }
+            child.no_stores |= self.no_stores && !stores_of_its_own;
             child.delete = child.delete.or(self.delete);
             child.push_down();
         }
@@ -226,6 +234,9 @@ impl Node {
         let mine = self.name().to_owned();
         if mine == patch.name() && !self.is_folder() {
             self.spec = union(&patch.spec, &self.spec);
+            if patch.no_stores {
+                self.spec.fragment.stores.clear();
+            }
             self.delete = patch.delete.or(self.delete);
             if !patch.comment.is_empty() {
                 self.comment = patch.comment;

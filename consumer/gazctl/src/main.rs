@@ -3,6 +3,8 @@
 mod bench;
 mod cli;
 mod error;
+#[cfg(test)]
+mod golden;
 mod journals;
 mod journalspace;
 mod output;

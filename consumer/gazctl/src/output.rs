@@ -44,18 +44,25 @@ pub(crate) fn is_watched() -> bool {
 
 /// Returns a table in a frame, as wide as its content.
 pub(crate) fn table(header: &[String], rows: &[Vec<String>]) -> String {
-    let centred = |text: &String| Cell::new(text).set_alignment(CellAlignment::Center);
-    let mut table = Table::new();
     let separator = if rows.is_empty() {
         LineStyle::none()
     } else {
         FRAME.header_separator
     };
-    let style = FRAME.header_separator(separator);
+    let mut table = Table::new();
     table
-        .load_style(style)
-        .set_header(header.iter().map(centred).collect::<Vec<_>>());
-    table.add_rows(rows);
+        .load_style(FRAME.header_separator(separator))
+        .set_header(header)
+        .add_rows(rows);
+    let widths = table.column_max_content_widths();
+    let centred = |(text, width): (&String, u16)| {
+        // Of an odd number of spaces, the reference has the last one on the right.
+        let spaces = usize::from(width).saturating_sub(text.chars().count());
+        let text = format!("{text}{}", " ".repeat(spaces % 2));
+        Cell::new_owned(text).set_alignment(CellAlignment::Center)
+    };
+    let header: Vec<_> = header.iter().zip(widths).map(centred).collect();
+    table.set_header(header);
     let mut text = table.to_string();
     text.push('\n');
     text

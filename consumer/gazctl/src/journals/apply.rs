@@ -31,7 +31,7 @@ use crate::{
 ///
 /// The YAML is read strictly: an unknown key or a wrong value is an error with its line. In the tree, a
 /// name that ends in a slash is a folder; journals inherit what it says. A value of zero inherits,
-/// too, so it cannot replace a folder's value.
+/// too, so it cannot replace a folder's value; an empty list of stores can.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Apply {

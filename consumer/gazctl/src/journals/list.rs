@@ -1,5 +1,3 @@
-use std::io;
-
 use clap::{Args, ValueEnum};
 use gazette_client::{Client, Listing};
 use gazette_protocol::{
@@ -101,7 +99,7 @@ impl List {
             Format::Table => self.table(&listing.journals),
             Format::Yaml => {
                 let tree = Node::from_listing(&listing.journals);
-                journalspace::yaml::print(&tree).map_err(io::Error::other)?
+                journalspace::yaml::print(&tree)?
             }
             Format::Json => {
                 format!(
