@@ -230,6 +230,11 @@ impl RecordHeader {
         valid.then_some(header)
     }
 
+    /// The LSN that a header at an offset of a segment would have.
+    pub(crate) fn decode_lsn(segment: &[u8], offset: usize) -> u64 {
+        u64_at(segment, offset + 24)
+    }
+
     /// The payload of the record at an offset of a segment, if it is whole.
     pub(crate) fn payload<'a>(
         &self,

@@ -196,6 +196,11 @@ fn segments(
     found: &Found,
     live: &[PathBuf],
 ) -> Result<Segments, OpenError> {
+    if options.durability == Durability::Durable {
+        // A process that ended while it made a file may have left the name to be synced.
+        let dir = &options.wal_dir;
+        disk.sync_dir(dir).map_err(failure("sync", dir))?;
+    }
     let (bytes, wanted) = (options.segment_bytes, options.segments);
     let mut segments = Segments::new(
         Arc::clone(disk),

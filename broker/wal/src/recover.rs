@@ -203,7 +203,10 @@ fn witness(
 ) -> Option<u64> {
     let mut at = from.next_multiple_of(ALIGNMENT);
     while at + RECORD_HEADER_BYTES <= segment.len() {
-        // Most places fail at the first comparison in `decode`, of the kind or the LSN.
+        if RecordHeader::decode_lsn(segment, at) != expect.lsn(at) {
+            at += ALIGNMENT;
+            continue;
+        }
         match RecordHeader::decode(segment, at, expect, checks) {
             Some(header) if header.durable_lsn > lsn => return Some(header.lsn),
             // Content is not searched for what looks like a record.

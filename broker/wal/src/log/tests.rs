@@ -1,1 +1,84 @@
+//! Tests of whole logs, on a disk that crashes. They run without threads: the test decides who
+//! goes next, so that a seed is one history.
 
+use std::{path::Path, sync::Arc, time::Duration};
+
+use super::*;
+use crate::{
+    disk::SimDisk,
+    planted::Planted,
+    writer::{Next, Writer},
+};
+
+mod crashes;
+mod faults;
+mod model;
+mod threads;
+
+/// A log without threads.
+pub(crate) struct Manual {
+    pub(crate) log: Log,
+    writer: Writer,
+}
+
+impl Manual {
+    pub(crate) fn open(
+        options: &Options,
+        disk: &SimDisk,
+        planted: Planted,
+    ) -> Result<(Self, Vec<RecoveredJournal>), OpenError> {
+        let checks = Checks { records: !planted.no_record_check };
+        let disk = planted.wrap(Arc::new(disk.clone()));
+        let Opened { shared, writer, journals } = open::open(options, disk, checks)?;
+        let handle = Arc::new(Handle { shared, threads: Mutex::default() });
+        let recovered = recovered(journals, &handle);
+        Ok((Self { log: Log { handle }, writer }, recovered))
+    }
+
+    /// Lets the writer go one round.
+    pub(crate) fn round(&mut self) -> Next {
+        self.writer.round(Duration::ZERO)
+    }
+
+    /// Lets the writer go one round as if nothing had come for a while.
+    pub(crate) fn idle_round(&mut self) -> Next {
+        self.writer.round(Duration::from_nanos(1))
+    }
+
+    /// Lets a helper do one job, if there is one.
+    pub(crate) fn job(&self) -> bool {
+        let shared = &self.log.handle.shared;
+        let job = shared.pool.try_take(false);
+        job.map(|job| pool::perform(shared, job)).is_some()
+    }
+
+    /// Closes files that are idle.
+    pub(crate) fn close_idle(&self) {
+        pool::close_idle(&self.log.handle.shared);
+    }
+
+    /// Lets all go until nothing moves.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            let next = self.round();
+            if !self.job() && next != Next::Again {
+                return;
+            }
+        }
+    }
+}
+
+pub(crate) fn options() -> Options {
+    let mut options = Options::new("/wal", "/spools");
+    options.segment_bytes = 1 << 20;
+    options.segments = 3;
+    options.open_files_max = 3;
+    options
+}
+
+/// The segment files on a disk, with their bytes.
+fn segment_files(disk: &SimDisk) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let names = disk.list(Path::new("/wal")).unwrap();
+    let paths = names.iter().map(|name| Path::new("/wal").join(name));
+    paths.map(|path| (path.clone(), disk.read(&path).unwrap())).collect()
+}
