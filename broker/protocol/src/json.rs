@@ -74,3 +74,68 @@ pub fn from_json_str<M: WireMessage>(text: &str) -> Result<M, JsonError> {
     })?;
     from_json(&json)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ApplyRequest, FragmentsRequest, LabelSelector, ListRequest, ReadRequest, Route};
+
+    #[test]
+    fn both_spellings_and_unknown_names_are_read() {
+        let request: ReadRequest = from_json_str(
+            r#"{"endOffset":"7","begin_mod_time":3,"doNotProxy":true,"bogus":[1],"header":null}"#,
+        )
+        .unwrap();
+        let expected = ReadRequest {
+            end_offset: 7,
+            begin_mod_time: 3,
+            do_not_proxy: true,
+            ..Default::default()
+        };
+        assert_eq!(request, expected);
+        assert_eq!(
+            from_json_str::<ListRequest>("{}"),
+            Ok(ListRequest::default())
+        );
+        let selector: LabelSelector =
+            from_json_str(r#"{"Include":{"labels":null},"exclude":{"LABELS":[]}}"#).unwrap();
+        assert_eq!(selector, LabelSelector::default());
+    }
+
+    #[test]
+    fn errors_tell_where_they_are() {
+        let error = |json: &str| from_json_str::<ApplyRequest>(json).unwrap_err().to_string();
+        assert_eq!(
+            error(r#"{"changes":[{},{"upsert":{"fragment":{"stores":["a",1]}}}]}"#),
+            "changes[1].upsert.fragment.stores[1]: expected a string, not 1",
+        );
+        assert_eq!(
+            error(r#"{"changes":[{"upsert":{"replication":3000000000}}]}"#),
+            "changes[0].upsert.replication: expected a 32-bit integer, not 3000000000",
+        );
+        assert_eq!(
+            error(r#"{"changes":[{"upsert":{"fragment":{"retention":"1m"}}}]}"#),
+            "changes[0].upsert.fragment.retention: expected a duration such as \"60s\", not \"1m\"",
+        );
+        assert_eq!(error("[]"), "expected an object, not an array");
+        assert!(error("{").starts_with("not JSON: "));
+        from_json_str::<Route>(r#"{"primary":1.5}"#).unwrap_err();
+        from_json_str::<FragmentsRequest>(r#"{"pageLimit":"x"}"#).unwrap_err();
+    }
+
+    #[test]
+    fn extensions_are_printed_only_if_they_are_set() {
+        use crate::apply_request::Change;
+
+        let has = |change: &Change| {
+            to_json(change, JsonForm::OriginalNames)
+                .get("delete_fragments")
+                .is_some()
+        };
+        assert!(!has(&Change::default()));
+        assert!(has(&Change {
+            delete_fragments: true,
+            ..Change::default()
+        }));
+    }
+}

@@ -130,3 +130,32 @@ impl fmt::Display for LabelSelector {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_of_a_list_request_become_names() {
+        let selector =
+            LabelSelector::parse("prefix=acme/,name=zz/one,!prefix,prefix!=b/").unwrap_err();
+        assert!(matches!(selector, SelectorError::Invalid(_)));
+        let selector = LabelSelector::parse("prefix=acme/,name=zz/one,prefix!=acme/old/").unwrap();
+        let rewritten = selector.with_prefixes_as_names();
+        assert_eq!(
+            rewritten.to_string(),
+            "name=zz/one,name:prefix=acme/,name:prefix!=acme/old/"
+        );
+        let selects = |name: &str| rewritten.matches(&LabelSet::from_pairs([("name", name)]));
+        assert!(selects("acme/new") && selects("zz/one"));
+        assert!(!selects("acme/old/one") && !selects("zz/two"));
+    }
+
+    #[test]
+    fn a_selector_of_one_journal_selects_only_it() {
+        let selector = LabelSelector::journal("a/b");
+        assert!(selector.matches(&LabelSet::from_pairs([("name", "a/b"), ("tag", "x")])));
+        assert!(!selector.matches(&LabelSet::from_pairs([("name", "a/b/c")])));
+        assert!(LabelSelector::default().is_empty() && !selector.is_empty());
+    }
+}

@@ -193,3 +193,85 @@ impl Validate for Suspend {
         .within("Offset")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn suspended(level: Level) -> JournalSpec {
+        let suspend = Suspend {
+            level: level.into(),
+            offset: 7,
+        };
+        JournalSpec {
+            replication: 3,
+            suspend: Some(suspend),
+            ..JournalSpec::default()
+        }
+    }
+
+    #[test]
+    fn suspension_lowers_the_desired_replication() {
+        assert_eq!(suspended(Level::None).desired_replication(9), 3);
+        assert_eq!(suspended(Level::None).desired_replication(2), 2);
+        assert_eq!(suspended(Level::Partial).desired_replication(9), 1);
+        assert_eq!(suspended(Level::Full).desired_replication(9), 0);
+        assert_eq!(suspended(Level::Full).suspend_offset(), 7);
+        let spec = JournalSpec {
+            replication: 3,
+            ..JournalSpec::default()
+        };
+        assert_eq!(
+            (spec.suspend_level(), spec.suspend_offset()),
+            (Level::None, 0)
+        );
+    }
+
+    #[test]
+    fn flags_tell_what_a_journal_is_for() {
+        let may = |flags| {
+            let spec = JournalSpec {
+                flags,
+                ..JournalSpec::default()
+            };
+            (spec.may_read(), spec.may_write())
+        };
+        assert_eq!(may(0), (true, true));
+        assert_eq!(may(1), (true, false));
+        assert_eq!(may(2), (false, true));
+        assert_eq!(may(4), (true, true));
+        assert_eq!(may(3), (false, false));
+        assert_eq!(may(u32::MAX), (false, false));
+    }
+
+    #[test]
+    fn the_derived_label_is_the_name() {
+        let labels = LabelSet::from_pairs([("aa", "1"), ("zz", "2")]);
+        let spec = JournalSpec {
+            name: "a/b".to_owned(),
+            labels,
+            ..JournalSpec::default()
+        };
+        let set = spec.label_set_with_meta();
+        let expected = LabelSet::from_pairs([("zz", "2"), ("name", "a/b"), ("aa", "1")]);
+        assert_eq!(set, expected);
+    }
+
+    #[test]
+    fn durations_that_have_no_length_are_refused() {
+        let mut spec = JournalSpec {
+            name: "acme/one".to_owned(),
+            replication: 1,
+            fragment: Fragment {
+                length: 1024,
+                compression_codec: CompressionCodec::None.into(),
+                refresh_interval: duration::from_seconds(1),
+                ..Fragment::default()
+            },
+            ..JournalSpec::default()
+        };
+        spec.validate().unwrap();
+        spec.fragment.retention = duration::from_seconds(i64::MAX);
+        assert_eq!(spec.validate().unwrap_err().path(), "Fragment");
+    }
+}
