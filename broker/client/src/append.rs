@@ -125,13 +125,14 @@ impl Client {
         deadline: Option<Instant>,
     ) -> Result<AppendResponse, AppendError> {
         check_request(request)?;
-        let mut attempt = 0;
+        let (mut attempt, mut not_found) = (0, 0);
         loop {
             let error = match self.append_once(request, content, started, deadline).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
-            if !is_retried(&error, attempt, request) {
+            not_found = count_not_found(&error, not_found);
+            if !is_retried(&error, not_found, request) {
                 return Err(error);
             }
             let at = Instant::now() + retry_delay(attempt);
@@ -203,16 +204,17 @@ impl Client {
             held_bytes: 0,
             whole: true,
         };
-        let mut attempt = 0;
+        let (mut attempt, mut not_found) = (0, 0);
         loop {
             let error = match self.stream_once(&request, &mut source).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
-            let at = Instant::now() + retry_delay(attempt);
-            if !is_retried(&error, attempt, &request) || !source.whole {
+            not_found = count_not_found(&error, not_found);
+            if !is_retried(&error, not_found, &request) || !source.whole {
                 return Err(error);
             }
+            let at = Instant::now() + retry_delay(attempt);
             if limit.is_some_and(|limit| at >= started + limit) {
                 let cause = AppendCause::GaveUp {
                     after: started.elapsed(),
@@ -316,8 +318,17 @@ fn check_request(request: &AppendRequest) -> Result<(), AppendError> {
 /// Attempts at a missing journal: a broker may not have heard of a new one yet.
 const NOT_FOUND_ATTEMPTS: u32 = 4;
 
-/// Whether another attempt is made, which is only if it is certain that nothing was done.
-fn is_retried(error: &AppendError, attempt: u32, request: &AppendRequest) -> bool {
+/// Counts answers in a row that say there is no such journal.
+fn count_not_found(error: &AppendError, before: u32) -> u32 {
+    match error.status() {
+        Some(Status::JournalNotFound) => before + 1,
+        Some(_) | None => 0,
+    }
+}
+
+/// Whether another attempt is made, which is only if it is certain that nothing was done. `not_found`
+/// counts the latest answers that say there is no such journal.
+fn is_retried(error: &AppendError, not_found: u32, request: &AppendRequest) -> bool {
     if error.outcome() != Outcome::NotDone {
         return false;
     }
@@ -328,7 +339,7 @@ fn is_retried(error: &AppendError, attempt: u32, request: &AppendRequest) -> boo
             | Status::NotJournalPrimaryBroker
             | Status::InsufficientJournalBrokers => true,
             Status::JournalNotFound => {
-                request.min_etcd_revision == 0 && attempt + 1 < NOT_FOUND_ATTEMPTS
+                request.min_etcd_revision == 0 && not_found < NOT_FOUND_ATTEMPTS
             }
             // Somebody suspended the journal while we were waking it.
             Status::Suspended => request.suspend() == append_request::Suspend::Resume,

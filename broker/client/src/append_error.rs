@@ -61,10 +61,10 @@ pub enum AppendCause {
     #[error("the content could not be read: {0}")]
     Content(Arc<io::Error>),
     /// No answer came in time.
-    #[error("no answer within {} s", .0.as_secs_f32())]
+    #[error("no answer within {:.1} s", .0.as_secs_f32())]
     Timeout(Duration),
     /// It was tried again and again, in vain.
-    #[error("gave up after {} s: {}", .after.as_secs_f32(), .last.cause)]
+    #[error("gave up after {:.1} s: {}", .after.as_secs_f32(), .last.cause)]
     GaveUp {
         /// How long it went on.
         after: Duration,

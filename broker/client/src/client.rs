@@ -401,3 +401,6 @@ fn change_name(change: &apply_request::Change) -> &str {
         .as_ref()
         .map_or(change.delete.as_str(), |spec| spec.name.as_str())
 }
+
+#[cfg(test)]
+mod tests;

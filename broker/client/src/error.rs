@@ -61,7 +61,7 @@ pub enum Cause {
     #[error("the broker's answer breaks the protocol: {0}")]
     Protocol(&'static str),
     /// No answer came in time.
-    #[error("no answer within {} s", .0.as_secs_f32())]
+    #[error("no answer within {:.1} s", .0.as_secs_f32())]
     Timeout(Duration),
 }
 

@@ -4,7 +4,7 @@ use std::{
     fmt,
     fs::File,
     io::{self, Read, Seek, SeekFrom},
-    path::Path,
+    path::{Component, Path},
     sync::Arc,
 };
 
@@ -290,16 +290,17 @@ async fn open_file(
     skip: u64,
 ) -> io::Result<Opened> {
     let path = percent_decode(url.path());
-    let path = root.join(path.trim_start_matches('/'));
-    if path
+    let relative = Path::new(path.trim_start_matches('/'));
+    if relative
         .components()
-        .any(|part| part == std::path::Component::ParentDir)
+        .any(|part| part == Component::ParentDir)
     {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "the path leads out of the store",
         ));
     }
+    let path = root.join(relative);
     let codec = fragment.compression_codec();
     let open = move || {
         let mut file = File::open(&path).map_err(|error| {

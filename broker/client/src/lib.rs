@@ -11,6 +11,8 @@ mod error;
 #[cfg(feature = "test-util")]
 pub mod fake;
 mod fragment_reader;
+#[cfg(test)]
+mod golden;
 mod last_error;
 mod list;
 pub mod metrics;

@@ -278,3 +278,6 @@ enum Step {
     Event(ReadEvent),
     End,
 }
+
+#[cfg(test)]
+mod tests;

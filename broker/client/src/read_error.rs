@@ -45,7 +45,7 @@ pub enum ReadCause {
     #[error(transparent)]
     Fragment(FragmentReaderError),
     /// A new attempt was made again and again, in vain.
-    #[error("gave up after {} s: {}", .after.as_secs_f32(), .last.cause)]
+    #[error("gave up after {:.1} s: {}", .after.as_secs_f32(), .last.cause)]
     GaveUp {
         /// How long it went on.
         after: Duration,

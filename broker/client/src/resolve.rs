@@ -91,3 +91,6 @@ impl Client {
         Ok(Resolution::Landed { end })
     }
 }
+
+#[cfg(test)]
+mod tests;

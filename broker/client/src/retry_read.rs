@@ -39,6 +39,8 @@ pub struct RetryReader {
     reader: Reader,
     /// Failed attempts since anything was read.
     attempt: u32,
+    /// How many of the latest ones in a row failed because there is no such journal.
+    not_found: u32,
     /// When the first of them failed.
     failing_since: Option<Instant>,
     retry_at: Option<Instant>,
@@ -67,6 +69,7 @@ impl RetryReader {
             options,
             reader,
             attempt: 0,
+            not_found: 0,
             failing_since: None,
             retry_at: None,
             progressed: false,
@@ -122,8 +125,11 @@ impl RetryReader {
             match self.reader.next().await {
                 Ok(Some(event)) => {
                     self.request.offset = self.reader.offset();
-                    self.succeeded();
-                    self.progressed = true;
+                    // A broker that announces content and cannot give it is no success.
+                    if !matches!(event, ReadEvent::Metadata(_)) || self.request.metadata_only {
+                        self.succeeded();
+                        self.progressed = true;
+                    }
                     return Ok(Some(event));
                 }
                 Ok(None) if self.is_done() => return Ok(None),
@@ -178,6 +184,7 @@ impl RetryReader {
 
     fn succeeded(&mut self) {
         self.attempt = 0;
+        self.not_found = 0;
         self.failing_since = None;
         self.retry_at = None;
         self.last_error.clear();
@@ -194,7 +201,11 @@ impl RetryReader {
 
     /// Prepares another attempt, or returns the error if it is not for us to retry.
     fn failed(&mut self, error: ReadError) -> Result<(), ReadError> {
-        let decision = decide(&error, self.attempt, &self.request);
+        let decision = decide(&error, self.attempt, self.not_found, &self.request);
+        self.not_found = match error.status() {
+            Some(Status::JournalNotFound) => self.not_found + 1,
+            Some(_) | None => 0,
+        };
         if let ReadCause::Fragment(cause) = error.cause()
             && cause.kind() == ErrorKind::Invalid
         {
@@ -265,7 +276,8 @@ enum Decision {
 /// Attempts at a missing journal: a broker may not have heard of a new one yet.
 const NOT_FOUND_ATTEMPTS: u32 = 4;
 
-fn decide(error: &ReadError, attempt: u32, request: &ReadRequest) -> Decision {
+/// Decides after `attempt` failures, of which the latest `not_found` were about a missing journal.
+fn decide(error: &ReadError, attempt: u32, not_found: u32, request: &ReadRequest) -> Decision {
     let first = attempt == 0;
     match error.cause() {
         ReadCause::Request(_) | ReadCause::GaveUp { .. } => Decision::Surface,
@@ -279,7 +291,7 @@ fn decide(error: &ReadError, attempt: u32, request: &ReadRequest) -> Decision {
             Status::JournalNotFound
                 if request.header.is_some()
                     || request.min_etcd_revision != 0
-                    || attempt + 1 >= NOT_FOUND_ATTEMPTS =>
+                    || not_found + 1 >= NOT_FOUND_ATTEMPTS =>
             {
                 Decision::Surface
             }

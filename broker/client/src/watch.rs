@@ -152,3 +152,6 @@ fn is_newer(now: &Header, before: Option<&Header>) -> bool {
         before.etcd.cluster_id != now.etcd.cluster_id || now.etcd.revision > before.etcd.revision
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,15 +4,21 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LIMITS: Limits =
-    Limits { max_batch_bytes: 100, max_pending_bytes: 4000, max_journal_bytes: 2000 };
+const LIMITS: Limits = Limits {
+    max_batch_bytes: 100,
+    max_pending_bytes: 4000,
+    max_journal_bytes: 2000,
+};
 
 fn drain(queue: &mut AppendQueue) -> Vec<QueueOutput> {
     std::iter::from_fn(|| queue.poll_output()).collect()
 }
 
 fn at(offset: i64) -> AppendParams {
-    AppendParams { offset: Some(offset), ..AppendParams::default() }
+    AppendParams {
+        offset: Some(offset),
+        ..AppendParams::default()
+    }
 }
 
 fn journal(name: &str) -> Arc<str> {
@@ -56,7 +62,11 @@ fn appends_gather_while_one_is_under_way_and_learn_their_own_offsets() {
     assert_eq!(
         drain(&mut queue),
         [
-            QueueOutput::Landed { entry: EntryId(0), begin: 100, end: 105 },
+            QueueOutput::Landed {
+                entry: EntryId(0),
+                begin: 100,
+                end: 105
+            },
             QueueOutput::Send {
                 journal: name.clone(),
                 params: AppendParams::default(),
@@ -68,8 +78,16 @@ fn appends_gather_while_one_is_under_way_and_learn_their_own_offsets() {
     assert_eq!(
         drain(&mut queue),
         [
-            QueueOutput::Landed { entry: EntryId(1), begin: 200, end: 206 },
-            QueueOutput::Landed { entry: EntryId(2), begin: 206, end: 213 },
+            QueueOutput::Landed {
+                entry: EntryId(1),
+                begin: 200,
+                end: 206
+            },
+            QueueOutput::Landed {
+                entry: EntryId(2),
+                begin: 206,
+                end: 213
+            },
         ]
     );
     assert!(queue.is_empty());
@@ -100,12 +118,18 @@ fn journals_do_not_wait_for_each_other() {
 
 #[test]
 fn only_contiguous_expected_offsets_share_an_rpc() {
-    assert_eq!(batch_of([(10, at(1)), (10, at(11)), (10, at(21))]), [1, 2, 3]);
+    assert_eq!(
+        batch_of([(10, at(1)), (10, at(11)), (10, at(21))]),
+        [1, 2, 3]
+    );
     assert_eq!(batch_of([(10, at(1)), (10, at(12))]), [1]);
     assert_eq!(batch_of([(10, at(1)), (10, AppendParams::default())]), [1]);
     assert_eq!(batch_of([(10, AppendParams::default()), (10, at(11))]), [1]);
     // Zero is no expectation.
-    assert_eq!(batch_of([(10, at(0)), (10, AppendParams::default())]), [1, 2]);
+    assert_eq!(
+        batch_of([(10, at(0)), (10, AppendParams::default())]),
+        [1, 2]
+    );
 }
 
 #[test]
@@ -129,26 +153,50 @@ fn what_only_the_first_fails_for_is_tried_again_by_the_others() {
 fn an_append_that_may_change_what_the_next_one_checks_stands_alone() {
     let check = LabelSelector::equal("owner", "me");
     let union = LabelSet::from_pairs([("owner", "me")]);
-    let checked = AppendParams { check_registers: Some(check), ..AppendParams::default() };
-    let both = AppendParams { union_registers: Some(union.clone()), ..checked.clone() };
-    let union = AppendParams { union_registers: Some(union), ..AppendParams::default() };
+    let checked = AppendParams {
+        check_registers: Some(check),
+        ..AppendParams::default()
+    };
+    let both = AppendParams {
+        union_registers: Some(union.clone()),
+        ..checked.clone()
+    };
+    let union = AppendParams {
+        union_registers: Some(union),
+        ..AppendParams::default()
+    };
 
-    assert_eq!(batch_of([(10, checked.clone()), (10, checked.clone())]), [1, 2]);
+    assert_eq!(
+        batch_of([(10, checked.clone()), (10, checked.clone())]),
+        [1, 2]
+    );
     assert_eq!(batch_of([(10, union.clone()), (10, union.clone())]), [1, 2]);
     assert_eq!(batch_of([(10, both.clone()), (10, both)]), [1]);
-    assert_eq!(batch_of([(10, checked), (10, AppendParams::default())]), [1]);
+    assert_eq!(
+        batch_of([(10, checked), (10, AppendParams::default())]),
+        [1]
+    );
     // Empty with registers is an error, which content of others must not hide.
     assert_eq!(batch_of([(0, union.clone()), (10, union.clone())]), [1]);
     assert_eq!(batch_of([(10, union.clone()), (0, union)]), [1]);
-    assert_eq!(batch_of([(0, AppendParams::default()), (10, AppendParams::default())]), [1, 2]);
-    let now = AppendParams { suspend: Suspend::Now, ..AppendParams::default() };
+    assert_eq!(
+        batch_of([(0, AppendParams::default()), (10, AppendParams::default())]),
+        [1, 2]
+    );
+    let now = AppendParams {
+        suspend: Suspend::Now,
+        ..AppendParams::default()
+    };
     assert_eq!(batch_of([(0, now.clone()), (0, now)]), [1]);
 }
 
 #[test]
 fn a_batch_is_bounded_unless_one_append_is_larger() {
     let plain = AppendParams::default();
-    assert_eq!(batch_of([(60, plain.clone()), (40, plain.clone()), (1, plain.clone())]), [1, 2]);
+    assert_eq!(
+        batch_of([(60, plain.clone()), (40, plain.clone()), (1, plain.clone())]),
+        [1, 2]
+    );
     assert_eq!(batch_of([(600, plain.clone()), (1, plain)]), [1]);
 }
 
@@ -196,7 +244,10 @@ fn an_append_that_is_taken_back_leaves_no_trace() {
     let second = queue.handle_append(&name, 1400, AppendParams::default());
     let third = queue.handle_append(&name, 10, AppendParams::default());
     let outputs = drain(&mut queue);
-    assert!(!outputs.contains(&QueueOutput::Admitted(third)), "it would overtake the second");
+    assert!(
+        !outputs.contains(&QueueOutput::Admitted(third)),
+        "it would overtake the second"
+    );
     assert_eq!(queue.newest(&name, None), Some(third));
     assert!(queue.handle_withdraw(second));
     assert!(drain(&mut queue).contains(&QueueOutput::Admitted(third)));
@@ -206,9 +257,19 @@ fn an_append_that_is_taken_back_leaves_no_trace() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Append { journal: usize, length: usize, offset: Option<i64> },
-    Withdraw { nth: usize },
-    Finish { nth: usize, landed: bool, only_first: bool },
+    Append {
+        journal: usize,
+        length: usize,
+        offset: Option<i64>,
+    },
+    Withdraw {
+        nth: usize,
+    },
+    Finish {
+        nth: usize,
+        landed: bool,
+        only_first: bool,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -237,7 +298,9 @@ impl Observer {
         while let Some(output) = queue.poll_output() {
             match output {
                 QueueOutput::Admitted(id) => assert!(self.waiting.remove(&id)),
-                QueueOutput::Send { journal, entries, .. } => {
+                QueueOutput::Send {
+                    journal, entries, ..
+                } => {
                     assert!(!entries.is_empty());
                     assert!(entries.is_sorted());
                     for id in &entries {
@@ -267,7 +330,10 @@ impl Observer {
             .sum();
         assert_eq!(held, queue.pending_bytes());
         let alone = self.open.len() - self.waiting.len() <= 1;
-        assert!(alone || held <= LIMITS.max_pending_bytes, "{held} bytes are held");
+        assert!(
+            alone || held <= LIMITS.max_pending_bytes,
+            "{held} bytes are held"
+        );
         // Somebody is always being served.
         assert!(self.open.is_empty() || !self.in_flight.is_empty());
     }

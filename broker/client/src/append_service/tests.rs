@@ -21,7 +21,9 @@ fn broker() -> FakeBroker {
 }
 
 async fn queue(service: &AppendService, content: impl Into<Bytes>) -> Queued {
-    service.append("app/log", content.into(), AppendParams::default()).await
+    service
+        .append("app/log", content.into(), AppendParams::default())
+        .await
 }
 
 #[tokio::test]
@@ -79,22 +81,36 @@ async fn what_is_not_done_is_tried_again_and_then_given_up() {
     let service = service(&broker);
     broker.inject(
         Call::Append,
-        [Fault::Status(Status::NoJournalPrimaryBroker), Fault::Rpc(Code::Unavailable, "away")],
+        [
+            Fault::Status(Status::NoJournalPrimaryBroker),
+            Fault::Rpc(Code::Unavailable, "away"),
+        ],
     );
     // The second fault is met before the request to commit is read, but that may have been sent.
     let error = queue(&service, "x").await.wait().await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown);
 
-    broker.inject_every(Call::Append, 1, Fault::Status(Status::InsufficientJournalBrokers));
+    broker.inject_every(
+        Call::Append,
+        1,
+        Fault::Status(Status::InsufficientJournalBrokers),
+    );
     let started = Instant::now();
     let first = queue(&service, "x").await;
     let second = queue(&service, "y").await;
     let error = first.wait().await.unwrap_err();
-    assert_eq!((error.outcome(), error.kind()), (Outcome::NotDone, ErrorKind::Retry));
+    assert_eq!(
+        (error.outcome(), error.kind()),
+        (Outcome::NotDone, ErrorKind::Retry)
+    );
     assert_eq!(error.status(), Some(Status::InsufficientJournalBrokers));
     second.wait().await.unwrap_err();
     // Not sixty seconds for each of them.
-    assert!(started.elapsed() <= Duration::from_secs(62), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() <= Duration::from_secs(62),
+        "{:?}",
+        started.elapsed()
+    );
 
     broker.heal();
     queue(&service, "z").await.wait().await.unwrap();
@@ -108,7 +124,7 @@ async fn a_broker_that_never_answers_does_not_hold_up_for_ever() {
     broker.inject(Call::Append, [Fault::Hang]);
     let error = queue(&service, "x").await.wait().await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown);
-    insta::assert_snapshot!(error, @"append app/log: no answer within 60 s (it may have taken place); next: look whether the content is there before repeating it");
+    insta::assert_snapshot!(error, @"append app/log: no answer within 60.0 s (it may have taken place); next: look whether the content is there before repeating it");
     queue(&service, "y").await.wait().await.unwrap();
 }
 
@@ -186,7 +202,10 @@ async fn a_dropped_ticket_harms_nobody_and_its_error_is_seen_by_a_flush() {
 async fn expected_offsets_and_registers_hold_within_batches() {
     let broker = broker();
     let service = service(&broker);
-    let at = |offset| AppendParams { offset: Some(offset), ..AppendParams::default() };
+    let at = |offset| AppendParams {
+        offset: Some(offset),
+        ..AppendParams::default()
+    };
     let append = |content: &'static str, params| service.append("app/log", content.into(), params);
     broker.inject(Call::Append, [Fault::Delay(Duration::from_millis(20))]);
     let first = append("aa", at(0)).await;
@@ -209,24 +228,41 @@ async fn expected_offsets_and_registers_hold_within_batches() {
     assert_eq!(right.wait().await.unwrap().end, 8);
 
     let owned = LabelSet::from_pairs([("owner", "me")]);
-    let params = AppendParams { union_registers: Some(owned.clone()), ..AppendParams::default() };
+    let params = AppendParams {
+        union_registers: Some(owned.clone()),
+        ..AppendParams::default()
+    };
     let landed = append("h", params).await.wait().await.unwrap();
     assert_eq!(landed.registers(), Some(&owned));
     let check = LabelSelector::equal("owner", "other");
-    let params = AppendParams { check_registers: Some(check), ..AppendParams::default() };
+    let params = AppendParams {
+        check_registers: Some(check),
+        ..AppendParams::default()
+    };
     let error = append("i", params).await.wait().await.unwrap_err();
-    assert_eq!((error.kind(), error.registers()), (ErrorKind::Fenced, Some(&owned)));
+    assert_eq!(
+        (error.kind(), error.registers()),
+        (ErrorKind::Fenced, Some(&owned))
+    );
     assert_eq!(broker.content("app/log"), b"aaccddegh");
 }
 
 #[tokio::test]
 async fn a_request_that_is_not_valid_fails_by_itself() {
     let service = service(&broker());
-    let params = AppendParams { offset: Some(-7), ..AppendParams::default() };
+    let params = AppendParams {
+        offset: Some(-7),
+        ..AppendParams::default()
+    };
     let ticket = service.append("app/log", "x".into(), params).await;
     let error = ticket.wait().await.unwrap_err();
-    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Invalid, Outcome::NotDone));
-    let ticket = service.append("", "x".into(), AppendParams::default()).await;
+    assert_eq!(
+        (error.kind(), error.outcome()),
+        (ErrorKind::Invalid, Outcome::NotDone)
+    );
+    let ticket = service
+        .append("", "x".into(), AppendParams::default())
+        .await;
     assert_eq!(ticket.wait().await.unwrap_err().outcome(), Outcome::NotDone);
 }
 
@@ -236,7 +272,10 @@ async fn append_and_resolve(service: &AppendService, count: u32) {
     for n in 0..count {
         let record = Bytes::from(format!("r{n}\n"));
         loop {
-            let params = AppendParams { offset: Some(offset), ..AppendParams::default() };
+            let params = AppendParams {
+                offset: Some(offset),
+                ..AppendParams::default()
+            };
             let ticket = service.append("app/log", record.clone(), params).await;
             let error = match ticket.wait().await {
                 Ok(landed) => {
@@ -245,7 +284,10 @@ async fn append_and_resolve(service: &AppendService, count: u32) {
                 }
                 Err(error) => error,
             };
-            assert!(error.is_ambiguous() || error.is_wrong_append_offset(), "{error}");
+            assert!(
+                error.is_ambiguous() || error.is_wrong_append_offset(),
+                "{error}"
+            );
             let client = service.client();
             match client.resolve_append("app/log", offset, &record).await {
                 Ok(Resolution::Landed { end }) => {
@@ -268,7 +310,10 @@ async fn five_hundred_appends_are_five_hundred_records_though_answers_are_lost()
     broker.inject_every(Call::Append, 5, Fault::DropAnswer);
     append_and_resolve(&service(&broker), 500).await;
     let expected: String = (0..500).map(|n| format!("r{n}\n")).collect();
-    assert_eq!(String::from_utf8(broker.content("app/log")).unwrap(), expected);
+    assert_eq!(
+        String::from_utf8(broker.content("app/log")).unwrap(),
+        expected
+    );
 }
 
 /// Case B-56, with connections that really break.
@@ -288,5 +333,8 @@ async fn the_same_holds_when_connections_are_cut() {
     append_and_resolve(&service, 500).await;
     cutter.abort();
     let expected: String = (0..500).map(|n| format!("r{n}\n")).collect();
-    assert_eq!(String::from_utf8(broker.content("app/log")).unwrap(), expected);
+    assert_eq!(
+        String::from_utf8(broker.content("app/log")).unwrap(),
+        expected
+    );
 }
