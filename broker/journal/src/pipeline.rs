@@ -153,11 +153,21 @@ pub enum PeerFailure {
 #[non_exhaustive]
 pub enum LocalFailure {
     /// The disk is full. Nothing was written.
-    #[error("the disk is full; next: make room, or prune fragments, and try again")]
+    #[error("the disk is full")]
     NoSpace,
     /// The disk failed.
-    #[error("the disk failed; next: see the log of the broker")]
+    #[error("the disk failed")]
     Disk,
+}
+
+impl LocalFailure {
+    /// What to do about it.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::NoSpace => "make room, or prune fragments, and try again",
+            Self::Disk => "see the log of the broker",
+        }
+    }
 }
 
 /// A round that is on its way.

@@ -32,7 +32,7 @@ pub enum AppendError {
     #[error("replication: {0}; the append may have taken effect")]
     Unacknowledged(PipelineError),
     /// The local replica did not take the content.
-    #[error("spool: {0}; nothing was appended")]
+    #[error("spool: {0}; nothing was appended; next: {remedy}", remedy = .0.remedy())]
     Local(LocalFailure),
     /// The coordination store did not take a change.
     #[error("{operation}: {failure}")]
@@ -142,8 +142,11 @@ impl Wait {
                 "look whether the coordination store is reachable, and try again"
             }
             Self::Pipeline => "look for a slow or large append, and try again",
-            Self::PipelineStart | Self::Sync | Self::Acknowledgement => {
+            Self::PipelineStart | Self::Sync => {
                 "look whether the other brokers of the journal are reachable"
+            }
+            Self::Acknowledgement => {
+                "look whether the disk answers, and the other brokers of the journal"
             }
             Self::Replicas => "look at the assignments of the journal, and try again",
             Self::Index => "look whether the journal's stores can be listed, and try again",
