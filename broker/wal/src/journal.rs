@@ -17,7 +17,7 @@ use crate::{
             DropSpoolMessage, ForgetMessage, Frame, Identity, JournalRef, SpoolRef, encode_commit,
         },
     },
-    ledger::Committed,
+    ledger::{Committed, Placement},
     log::{Ack, Commit, Content, Handle, Roll},
     pool::Job,
     shared::{Change, Entry, Shared},
@@ -169,13 +169,18 @@ impl JournalLog {
         queue.end = Some(fragment.end);
         queue.active = (fragment.begin < fragment.end).then(|| spool.id());
         spool.keep();
+        let placement = match (inline, length) {
+            (true, 0) => Placement::Nowhere,
+            (true, _) => Placement::Inline,
+            (false, _) => Placement::InSpool,
+        };
         let committed = Committed {
             journal: Arc::clone(identity),
             spool_id: spool.id(),
             fragment,
             registers,
             first_append,
-            inline: inline && length > 0,
+            placement,
         };
         let sync = (!inline).then(|| spool.clone());
         self.submit(

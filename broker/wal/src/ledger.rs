@@ -62,8 +62,18 @@ pub(crate) struct Committed {
     pub(crate) fragment: Fragment,
     pub(crate) registers: Arc<LabelSet>,
     pub(crate) first_append: Option<SystemTime>,
-    /// The record has bytes that are not synced in the spool. Otherwise the whole spool is.
-    pub(crate) inline: bool,
+    pub(crate) placement: Placement,
+}
+
+/// Where the bytes of an append are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// There are none.
+    Nowhere,
+    /// In the record; what is in the spool file is not synced.
+    Inline,
+    /// In the spool file, all of which was synced since they were written.
+    InSpool,
 }
 
 impl<X> Default for Ledger<X> {
@@ -109,7 +119,7 @@ impl<X> Ledger<X> {
             fragment,
             registers,
             first_append,
-            inline,
+            placement,
         } = committed;
         let key = (identity.id, spool_id);
         let journal = self.set_journal(generation, identity, fragment.end, Arc::clone(&registers));
@@ -122,12 +132,16 @@ impl<X> Ledger<X> {
             Some(old) => (old.extra, old.inline_since, old.syncing_since),
             None => (extra(), None, None),
         };
-        let (inline_since, syncing_since) = if inline {
-            self.pinned.insert(key);
-            (since.or(Some(generation)), syncing)
-        } else {
-            self.pinned.remove(&key);
-            (None, None)
+        let (inline_since, syncing_since) = match placement {
+            Placement::Nowhere => (since, syncing),
+            Placement::Inline => {
+                self.pinned.insert(key);
+                (since.or(Some(generation)), syncing)
+            }
+            Placement::InSpool => {
+                self.pinned.remove(&key);
+                (None, None)
+            }
         };
         let journal = self.journals.get_mut(&key.0)?;
         let spool = journal.spools.entry(spool_id).or_insert(Spool {

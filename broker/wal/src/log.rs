@@ -159,6 +159,7 @@ impl Log {
         disk: Arc<dyn Disk>,
         checks: Checks,
     ) -> Result<(Self, Vec<RecoveredJournal>), OpenError> {
+        options.validate()?;
         let Opened {
             shared,
             writer,

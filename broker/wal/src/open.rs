@@ -12,13 +12,12 @@ use bytes::Bytes;
 use gazette_protocol::{Fragment, LabelSet};
 
 use crate::{
-    SEGMENT_MIN_BYTES,
     disk::{Disk, OpenMode},
     error::{Corruption, CorruptionCause, Failure, LogError, OpenError},
     format::{Checks, SegmentHeader, payload::Identity},
     ledger::Ledger,
     log::RecoveredSpool,
-    options::{Durability, Options},
+    options::{Durability, Options, SEGMENTS_MIN},
     recover::{Image, recover},
     shared::Shared,
     spool::{self, SpoolFile, SpoolFolder},
@@ -26,12 +25,6 @@ use crate::{
 };
 
 mod mend;
-
-/// Segments that a log needs to work: the head, the one that follows, and one in reserve.
-const SEGMENTS_MIN: usize = 3;
-
-/// A page of the system, of which a segment is a multiple.
-const PAGE_BYTES: u64 = 4096;
 
 /// A log that is ready to run.
 #[derive(Debug)]
@@ -50,28 +43,12 @@ pub(crate) struct OpenedJournal {
     pub(crate) spools: Vec<RecoveredSpool>,
 }
 
-/// Opens a log.
+/// Opens a log. The options are valid.
 pub(crate) fn open(
     options: &Options,
     disk: Arc<dyn Disk>,
     checks: Checks,
 ) -> Result<Opened, OpenError> {
-    if options.segment_bytes < SEGMENT_MIN_BYTES
-        || !options.segment_bytes.is_multiple_of(PAGE_BYTES)
-        || u32::try_from(options.segment_bytes).is_err()
-    {
-        let must_be = "a multiple of 4096, at least 1048576, and less than 4294967296";
-        return Err(OpenError::Option {
-            name: "segment_bytes",
-            must_be,
-        });
-    }
-    if options.segments < SEGMENTS_MIN {
-        return Err(OpenError::Option {
-            name: "segments",
-            must_be: "at least 3",
-        });
-    }
     for dir in [&options.wal_dir, &options.spool_dir] {
         disk.create_dir(dir)
             .map_err(failure("create folder", dir))?;

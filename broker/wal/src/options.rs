@@ -2,6 +2,14 @@
 
 use std::path::PathBuf;
 
+use crate::{SEGMENT_MIN_BYTES, error::OpenError};
+
+/// Segments that a log needs to work: the head, the one that follows, and one in reserve.
+pub(crate) const SEGMENTS_MIN: usize = 3;
+
+/// A page of the system, of which a segment is a multiple.
+const PAGE_BYTES: u64 = 4096;
+
 /// What an acknowledged append survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -41,5 +49,26 @@ impl Options {
             durability: Durability::Durable,
             open_files_max: 512,
         }
+    }
+
+    /// Whether the values are in their ranges.
+    pub(crate) fn validate(&self) -> Result<(), OpenError> {
+        if self.segment_bytes < SEGMENT_MIN_BYTES
+            || !self.segment_bytes.is_multiple_of(PAGE_BYTES)
+            || u32::try_from(self.segment_bytes).is_err()
+        {
+            let must_be = "a multiple of 4096, at least 1048576, and less than 4294967296";
+            return Err(OpenError::Option {
+                name: "segment_bytes",
+                must_be,
+            });
+        }
+        if self.segments < SEGMENTS_MIN {
+            return Err(OpenError::Option {
+                name: "segments",
+                must_be: "at least 3",
+            });
+        }
+        Ok(())
     }
 }

@@ -27,12 +27,27 @@ impl Manual {
         disk: &SimDisk,
         planted: Planted,
     ) -> Result<(Self, Vec<RecoveredJournal>), OpenError> {
-        let checks = Checks { records: !planted.no_record_check };
+        let checks = Checks {
+            records: !planted.no_record_check,
+        };
         let disk = planted.wrap(Arc::new(disk.clone()));
-        let Opened { shared, writer, journals } = open::open(options, disk, checks)?;
-        let handle = Arc::new(Handle { shared, threads: Mutex::default() });
+        let Opened {
+            shared,
+            writer,
+            journals,
+        } = open::open(options, disk, checks)?;
+        let handle = Arc::new(Handle {
+            shared,
+            threads: Mutex::default(),
+        });
         let recovered = recovered(journals, &handle);
-        Ok((Self { log: Log { handle }, writer }, recovered))
+        Ok((
+            Self {
+                log: Log { handle },
+                writer,
+            },
+            recovered,
+        ))
     }
 
     /// Lets the writer go one round.
@@ -68,17 +83,22 @@ impl Manual {
     }
 }
 
+/// Small segments, so that they are used again and again.
 pub(crate) fn options() -> Options {
     let mut options = Options::new("/wal", "/spools");
-    options.segment_bytes = 1 << 20;
+    options.segment_bytes = SEGMENT_BYTES;
     options.segments = 3;
     options.open_files_max = 3;
     options
 }
 
+const SEGMENT_BYTES: u64 = 32 << 10;
+
 /// The segment files on a disk, with their bytes.
 fn segment_files(disk: &SimDisk) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let names = disk.list(Path::new("/wal")).unwrap();
     let paths = names.iter().map(|name| Path::new("/wal").join(name));
-    paths.map(|path| (path.clone(), disk.read(&path).unwrap())).collect()
+    paths
+        .map(|path| (path.clone(), disk.read(&path).unwrap()))
+        .collect()
 }

@@ -15,7 +15,7 @@ use crate::{
             from_nanos, split_inline,
         },
     },
-    ledger::{Committed, SpoolState},
+    ledger::{Committed, Placement, SpoolState},
 };
 
 /// Applies a record of a generation.
@@ -132,7 +132,11 @@ fn commit(
         fragment,
         registers,
         first_append: first_append_nanos.map(from_nanos),
-        inline: content.is_some(),
+        placement: match &content {
+            Some(content) if content.is_empty() => Placement::Nowhere,
+            Some(_) => Placement::Inline,
+            None => Placement::InSpool,
+        },
     };
     let Some(spool) = recovery
         .ledger

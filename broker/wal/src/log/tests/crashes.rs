@@ -1,7 +1,10 @@
 //! Crashes at any moment.
 
 use super::{model::World, *};
-use crate::disk::Crash;
+use crate::{
+    disk::Crash,
+    format::{HeaderState, SegmentHeader},
+};
 
 /// One history with crashes: at a call of the first process, and at others of the later ones.
 fn history(seed: u64, crash_at: u64, planted: Planted) -> Result<World, String> {
@@ -10,18 +13,28 @@ fn history(seed: u64, crash_at: u64, planted: Planted) -> Result<World, String> 
     world.open()?;
     world.run(STEPS);
     for round in 0..4 {
-        let seed = seed.wrapping_mul(31).wrapping_add(crash_at).wrapping_mul(31) + round;
-        let crash = if seed % 3 == 0 { Crash::Kill } else { Crash::PowerCut { seed } };
+        let seed = seed
+            .wrapping_mul(31)
+            .wrapping_add(crash_at)
+            .wrapping_mul(31)
+            + round;
+        let crash = if seed % 3 == 0 {
+            Crash::Kill
+        } else {
+            Crash::PowerCut { seed }
+        };
         world.crash(crash);
         // Some of these crash while the log is opened.
-        world.disk.crash_at(if round == 3 { u64::MAX } else { seed % 97 });
+        world
+            .disk
+            .crash_at(if round == 3 { u64::MAX } else { seed % 97 });
         world.open()?;
         world.run(STEPS / 4);
     }
     Ok(world)
 }
 
-const STEPS: usize = 300;
+const STEPS: usize = 600;
 
 /// Calls of the disk in the first process of a history.
 fn calls(seed: u64) -> u64 {
@@ -46,6 +59,25 @@ fn what_was_acknowledged_survives_a_crash_at_every_call() {
 }
 
 #[test]
+fn segments_are_used_again_and_again() {
+    let mut world = World::new(1, options(), Planted::default());
+    world.open().unwrap();
+    world.run(4 * STEPS);
+    let files = segment_files(&world.disk);
+    let generations = files
+        .iter()
+        .filter_map(|(_, bytes)| match SegmentHeader::decode(bytes) {
+            HeaderState::Valid(header) => Some(header.generation),
+            _ => None,
+        });
+    assert!(
+        generations.max() > Some(8),
+        "the histories of these tests are long enough"
+    );
+    assert!(files.len() <= 4, "the log does not grow: {}", files.len());
+}
+
+#[test]
 fn what_was_acknowledged_survives_random_crashes() {
     for seed in 1000..1150 {
         if let Err(err) = history(seed, seed * 7 % 500, Planted::default()) {
@@ -56,7 +88,9 @@ fn what_was_acknowledged_survives_random_crashes() {
 
 /// The number of histories of sixty in which a planted fault shows.
 fn noticed(planted: Planted) -> usize {
-    (0..60).filter(|seed| history(*seed, 20 + seed * 7, planted).is_err()).count()
+    (0..60)
+        .filter(|seed| history(*seed, 20 + seed * 7, planted).is_err())
+        .count()
 }
 
 #[test]
@@ -66,22 +100,42 @@ fn nothing_is_noticed_without_a_fault() {
 
 #[test]
 fn a_missing_sync_of_the_log_is_noticed() {
-    assert!(noticed(Planted { no_log_sync: true, ..Planted::default() }) > 0);
+    assert!(
+        noticed(Planted {
+            no_log_sync: true,
+            ..Planted::default()
+        }) > 0
+    );
 }
 
 #[test]
 fn a_missing_sync_of_a_spool_is_noticed() {
-    assert!(noticed(Planted { no_spool_sync: true, ..Planted::default() }) > 0);
+    assert!(
+        noticed(Planted {
+            no_spool_sync: true,
+            ..Planted::default()
+        }) > 0
+    );
 }
 
 #[test]
 fn a_missing_sync_of_a_folder_is_noticed() {
-    assert!(noticed(Planted { no_dir_sync: true, ..Planted::default() }) > 0);
+    assert!(
+        noticed(Planted {
+            no_dir_sync: true,
+            ..Planted::default()
+        }) > 0
+    );
 }
 
 #[test]
 fn a_missing_check_of_records_is_noticed() {
-    assert!(noticed(Planted { no_record_check: true, ..Planted::default() }) > 0);
+    assert!(
+        noticed(Planted {
+            no_record_check: true,
+            ..Planted::default()
+        }) > 0
+    );
 }
 
 #[test]

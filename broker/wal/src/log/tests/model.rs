@@ -9,7 +9,7 @@ use super::*;
 use crate::disk::Crash;
 
 /// Spools are rolled at this length, and dropped when there are more than this many.
-const SPOOL_MAX_BYTES: usize = 100_000;
+const SPOOL_MAX_BYTES: usize = 30_000;
 const SPOOLS_MAX: usize = 4;
 
 /// What the log should have of a journal.
@@ -177,7 +177,8 @@ impl World {
             }
             track.frozen &= !track.acks.is_empty();
         }
-        self.tracks.retain(|track| !(track.gone && track.acks.is_empty()));
+        self.tracks
+            .retain(|track| !(track.gone && track.acks.is_empty()));
     }
 
     fn step(&mut self) {
@@ -206,12 +207,16 @@ impl World {
             _ if length > SPOOL_MAX_BYTES && track.is_growing() => track.roll(&mut self.rng),
             _ if last.spools.len() > SPOOLS_MAX => track.drop_oldest(),
             0..50 => {
-                let most = if self.rng.random_bool(0.2) { crate::INLINE_MAX_BYTES } else { 2000 };
+                let most = if self.rng.random_bool(0.2) {
+                    16_000
+                } else {
+                    1000
+                };
                 let length = self.rng.random_range(1..=most);
                 track.append(&mut self.rng, length, true);
             }
             50..62 => {
-                let length = self.rng.random_range(1..100_000);
+                let length = self.rng.random_range(1..20_000);
                 track.append(&mut self.rng, length, false);
             }
             62..70 => track.garbage(&mut self.rng),
@@ -227,7 +232,12 @@ impl World {
         let revision = self.next_revision;
         self.next_revision += 1;
         let name = format!("some/journal-{}", revision % 5);
-        let journal = self.manual.as_ref().unwrap().log.open_journal(&name, revision);
+        let journal = self
+            .manual
+            .as_ref()
+            .unwrap()
+            .log
+            .open_journal(&name, revision);
         self.tracks.push(Track {
             name,
             revision,
@@ -245,23 +255,34 @@ impl World {
 impl Track {
     fn last(&self) -> State {
         let last = self.states.back().cloned().flatten();
-        last.unwrap_or_else(|| State { end: 0, registers: Arc::default(), spools: Vec::new() })
+        last.unwrap_or_else(|| State {
+            end: 0,
+            registers: Arc::default(),
+            spools: Vec::new(),
+        })
     }
 
     fn is_growing(&self) -> bool {
-        self.last().spools.last().is_some_and(|spool| !spool.complete)
+        self.last()
+            .spools
+            .last()
+            .is_some_and(|spool| !spool.complete)
     }
 
     /// The file to which the next append goes, and where in it.
     fn file(&mut self) -> (SpoolFile, u64) {
         let last = self.last();
         match last.spools.last().filter(|spool| !spool.complete) {
-            Some(spool) => {
-                (self.files.last().unwrap().clone(), last.end.abs_diff(spool.begin))
-            }
+            Some(spool) => (
+                self.files.last().unwrap().clone(),
+                last.end.abs_diff(spool.begin),
+            ),
             None => {
                 let create = || self.journal.create_spool(last.end);
-                let file = self.next_file.take().filter(|file| file.begin() == last.end);
+                let file = self
+                    .next_file
+                    .take()
+                    .filter(|file| file.begin() == last.end);
                 let file = file.unwrap_or_else(create);
                 self.next_file = Some(file.clone());
                 (file, 0)
@@ -320,7 +341,14 @@ impl Track {
             ..Fragment::default()
         };
         let registers = Arc::clone(&state.registers);
-        let commit = Commit { spool, fragment, append_begin, registers, first_append, content };
+        let commit = Commit {
+            spool,
+            fragment,
+            append_begin,
+            registers,
+            first_append,
+            content,
+        };
         self.acks.push_back(self.journal.commit(commit));
         self.states.push_back(Some(state));
     }
@@ -354,7 +382,9 @@ impl Track {
 
     fn roll(&mut self, rng: &mut StdRng) {
         let mut state = self.last();
-        let completed = self.is_growing().then(|| self.files.last().unwrap().clone());
+        let completed = self
+            .is_growing()
+            .then(|| self.files.last().unwrap().clone());
         if let Some(spool) = state.spools.last_mut() {
             spool.complete = true;
         }
@@ -363,7 +393,11 @@ impl Track {
         }
         state.registers = registers(rng);
         let (next_begin, registers) = (state.end, Arc::clone(&state.registers));
-        self.acks.push_back(self.journal.roll(Roll { completed, next_begin, registers }));
+        self.acks.push_back(self.journal.roll(Roll {
+            completed,
+            next_begin,
+            registers,
+        }));
         self.states.push_back(Some(state));
     }
 
@@ -392,7 +426,10 @@ fn registers(rng: &mut StdRng) -> Arc<LabelSet> {
         value: value.to_string(),
         ..gazette_protocol::Label::default()
     };
-    let labels = vec![label("author", rng.random()), label("counter", rng.random())];
+    let labels = vec![
+        label("author", rng.random()),
+        label("counter", rng.random()),
+    ];
     Arc::new(LabelSet { labels })
 }
 
@@ -401,18 +438,29 @@ fn time(rng: &mut StdRng) -> SystemTime {
 }
 
 fn sum_of(content: &[u8]) -> Sha1Sum {
-    Sha1Sum { part1: crc32c::crc32c(content).into(), ..Sha1Sum::default() }
+    Sha1Sum {
+        part1: crc32c::crc32c(content).into(),
+        ..Sha1Sum::default()
+    }
 }
 
 /// What was found of a journal.
 fn state_of(found: &RecoveredJournal) -> Result<State, String> {
     let mut spools = Vec::new();
     for spool in &found.spools {
-        let Fragment { begin, end, sum, .. } = spool.fragment;
+        let Fragment {
+            begin, end, sum, ..
+        } = spool.fragment;
         let mut content = vec![0; usize::try_from(end - begin).unwrap()];
-        let read = spool.file.read_at(0, &mut content).map_err(|err| err.to_string())?;
+        let read = spool
+            .file
+            .read_at(0, &mut content)
+            .map_err(|err| err.to_string())?;
         if read < content.len() || sum_of(&content) != sum {
-            return Err(format!("{} has a spool at {begin} with other content", found.name));
+            return Err(format!(
+                "{} has a spool at {begin} with other content",
+                found.name
+            ));
         }
         assert_eq!(spool.fragment.journal, found.name);
         spools.push(SpoolState {
@@ -423,5 +471,9 @@ fn state_of(found: &RecoveredJournal) -> Result<State, String> {
             complete: spool.complete,
         });
     }
-    Ok(State { end: found.end, registers: Arc::clone(&found.registers), spools })
+    Ok(State {
+        end: found.end,
+        registers: Arc::clone(&found.registers),
+        spools,
+    })
 }
