@@ -278,7 +278,7 @@ fn a_peer_that_is_late_breaks_the_pipeline() {
 
     let deadline = now + PEER_TIMEOUT_DEFAULT;
     assert_eq!(pipeline.next_timeout(), Some(deadline));
-    pipeline.handle_timeout(deadline - Duration::from_millis(1));
+    pipeline.handle_timeout(deadline.checked_sub(Duration::from_millis(1)).unwrap());
     assert_eq!(outputs(&mut pipeline), []);
     pipeline.handle_timeout(deadline);
     let error = PipelineError::Peer {

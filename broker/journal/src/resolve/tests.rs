@@ -83,6 +83,14 @@ fn outcome(
     (resolution.status, process, resolution.is_local)
 }
 
+/// Spec, members, options, and what comes of them.
+type Row<'a> = (
+    Option<&'a JournalSpec>,
+    &'a [&'a str],
+    ResolveOptions,
+    (Status, &'a str, bool),
+);
+
 #[test]
 fn the_first_status_that_applies_is_the_answer() {
     use Status::{
@@ -92,7 +100,7 @@ fn the_first_status_that_applies_is_the_answer() {
     };
     let (awake, partial, full) = (spec(Level::None), spec(Level::Partial), spec(Level::Full));
     #[rustfmt::skip]
-    let table: &[(Option<&JournalSpec>, &[&str], ResolveOptions, (Status, &str, bool))] = &[
+    let table: &[Row<'_>] = &[
         (None, &[], ANY, (NotFound, "self", false)),
         (None, &["*self"], PRIMARY, (NotFound, "self", false)),
         (Some(&full), &[], PRIMARY, (Suspended, "self", false)),

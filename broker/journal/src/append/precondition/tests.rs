@@ -116,7 +116,7 @@ fn the_checks_come_in_their_order() {
         .control(Suspend::NoResume);
     assert_eq!(all.check(), respond(Status::RegisterMismatch));
 
-    let mut case = all.clone();
+    let mut case = all;
     case.request.check_registers = None;
     assert_eq!(case.check(), Verdict::Resync { roll_to: 30 });
 

@@ -72,19 +72,17 @@ fn queries_answer_as_recorded() {
                 golden::integer(entry, "begin"),
                 golden::integer(entry, "end"),
             );
-            match entry["local"].as_bool().unwrap() {
-                true => locals.push(local(begin, end)),
-                false => listing.push(stored(
-                    begin,
-                    end,
-                    NOW - golden::integer(entry, "age_seconds"),
-                )),
+            if entry["local"].as_bool().unwrap() {
+                locals.push(local(begin, end));
+            } else {
+                let mod_time = NOW - golden::integer(entry, "age_seconds");
+                listing.push(stored(begin, end, mod_time));
             }
         }
         assert!(index.replace_stored(listing).is_empty());
-        locals
-            .into_iter()
-            .for_each(|fragment| index.commit_local(fragment, ()));
+        for fragment in locals {
+            index.commit_local(fragment, ());
+        }
 
         for case in golden::entries(&case["queries"]) {
             let age = case

@@ -92,7 +92,7 @@ fn a_fragment_whose_tail_was_cut_is_forgotten() {
 #[test]
 fn so_many_are_stored_at_a_time_and_primaries_go_first() {
     let (mut schedule, now) = (PersistSchedule::new(), start());
-    for at in 0..CONCURRENT_MAX as i64 + 1 {
+    for at in 0..=i64::try_from(CONCURRENT_MAX).unwrap() {
         schedule.handle_completed(now, completed("a/one", at), Role::Replica, at);
     }
     let later = now + REPLICA_DELAY;

@@ -344,7 +344,9 @@ impl Simulation {
             .partition(|completed| completed.fragment.end <= self.acknowledged);
         self.completed = unsure;
         let sure: Vec<Proposal> = sure;
-        sure.iter().for_each(|completed| self.publish(completed));
+        for completed in &sure {
+            self.publish(completed);
+        }
     }
 
     /// Shows a fragment to readers: it must be whole on the disk, and never differ from what
@@ -378,20 +380,23 @@ impl Simulation {
                 registers: completed.registers,
             }));
         }
-        match run.output.clone() {
-            Output::StartPipeline { .. } => {
-                if let Some(pipeline) = &mut self.pipeline {
-                    pipeline.handle_close();
-                }
-            }
-            Output::Sync { proposal, .. } => {
-                let now = self.now.instant;
-                let result = self.pipeline().handle_sync(now, proposal);
-                self.scattered(at, result);
-            }
-            Output::Done(result) => self.runs[at].end = Some(*result),
-            Output::Proxy { .. } => panic!("this is the primary"),
-            _ => {}
+        let output = run.output.clone();
+        if let Output::StartPipeline { .. } = &output
+            && let Some(pipeline) = &mut self.pipeline
+        {
+            pipeline.handle_close();
+        }
+        if let Output::Sync { proposal, .. } = output {
+            let now = self.now.instant;
+            let result = self.pipeline().handle_sync(now, proposal);
+            self.scattered(at, result);
+        } else if let Output::Done(result) = output {
+            self.runs[at].end = Some(*result);
+        } else {
+            assert!(
+                !matches!(output, Output::Proxy { .. }),
+                "this is the primary"
+            );
         }
     }
 
@@ -601,6 +606,12 @@ impl Simulation {
     }
 }
 
+fn print(history: &[Event]) {
+    for event in history {
+        println!("{event:?}");
+    }
+}
+
 /// Runs appends, where `choose` picks one of so many events at each step.
 /// Returns how many of them succeeded.
 fn simulate(members: usize, appends: usize, mut choose: impl FnMut(usize) -> usize) -> usize {
@@ -611,7 +622,7 @@ fn simulate(members: usize, appends: usize, mut choose: impl FnMut(usize) -> usi
         if events.is_empty() || simulation.runs.iter().all(|run| run.end.is_some()) {
             let result = catch_unwind(AssertUnwindSafe(|| simulation.check()));
             if let Err(panic) = result {
-                history.iter().for_each(|event| println!("{event:?}"));
+                print(&history);
                 resume_unwind(panic);
             }
             let is_ok = |run: &&Run| matches!(&run.end, Some(Ok(r)) if r.status() == Status::Ok);
@@ -622,7 +633,7 @@ fn simulate(members: usize, appends: usize, mut choose: impl FnMut(usize) -> usi
         history.push(event.clone());
         let result = catch_unwind(AssertUnwindSafe(|| simulation.happen(event)));
         if let Err(panic) = result {
-            history.iter().for_each(|event| println!("{event:?}"));
+            print(&history);
             resume_unwind(panic);
         }
     }

@@ -120,13 +120,13 @@ impl World {
                 Input::Store(ready(self.index.0, self.index.1))
             }
             Output::Propose { .. } => Input::Proposed(Ok(())),
-            Output::ReadMessage { until } => match self.messages.pop_front() {
-                Some(message) => Input::Message(message),
-                None => {
+            Output::ReadMessage { until } => {
+                let Some(message) = self.messages.pop_front() else {
                     self.now.instant = until;
-                    Input::TimedOut
-                }
-            },
+                    return Some(Input::TimedOut);
+                };
+                Input::Message(message)
+            }
             Output::Delay { until } => {
                 self.now.instant = until;
                 Input::TimedOut
@@ -939,21 +939,22 @@ fn set_up_as_a_whole_ends() {
     let mut output = fsm.step(world.now, Input::Start);
     for _ in 0..100 {
         world.now.instant += Duration::from_secs(25);
-        let input = match &output {
-            Output::Resolve { .. } => world.queued.pop_front().map(|(_, input)| input),
-            Output::Done(result) => {
-                let expected = "gave up waiting for surplus replicas to leave after 150s";
-                assert!(
-                    result
-                        .as_ref()
-                        .as_ref()
-                        .unwrap_err()
-                        .to_string()
-                        .starts_with(expected)
-                );
-                return;
-            }
-            _ => world.usual(output.clone()),
+        if let Output::Done(result) = &output {
+            let expected = "gave up waiting for surplus replicas to leave after 150s";
+            assert!(
+                result
+                    .as_ref()
+                    .as_ref()
+                    .unwrap_err()
+                    .to_string()
+                    .starts_with(expected)
+            );
+            return;
+        }
+        let input = if let Output::Resolve { .. } = output {
+            world.queued.pop_front().map(|(_, input)| input)
+        } else {
+            world.usual(output)
         };
         output = fsm.step(world.now, input.expect("it asks no more often"));
     }
