@@ -2,25 +2,18 @@
 
 use std::{
     collections::VecDeque,
-    fmt,
     future::Future,
     io,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use gazette_protocol::{AppendRequest, AppendResponse, Status, Validate, append_request};
-use tokio::{
-    sync::mpsc,
-    time::{Instant, sleep_until, timeout_at},
-};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::Response;
 
 use crate::{
@@ -30,67 +23,12 @@ use crate::{
     router::{Need, without_meta},
 };
 
-/// Largest content of one message. Larger ones make the broker hold more per writer and gain nothing,
-/// as HTTP/2 cuts them into frames anyway.
-const CHUNK_MAX_BYTES: usize = 128 << 10;
+mod appender;
+mod content;
 
-/// Pieces below this are copied together into one message; larger ones are sent as they are.
-const GATHER_MAX_BYTES: usize = 16 << 10;
-
-/// Messages between the writer and the connection.
-const CHUNKS_AHEAD: usize = 4;
-
-/// Content in memory, in pieces. Cheap to clone.
-#[derive(Debug, Clone, Default)]
-pub struct AppendContent {
-    pieces: Arc<[Bytes]>,
-    length: usize,
-}
-
-impl AppendContent {
-    /// Bytes of all pieces.
-    pub fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Whether there is no content. Such an append is a barrier: it says where the journal ends.
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-}
-
-impl From<Vec<Bytes>> for AppendContent {
-    fn from(pieces: Vec<Bytes>) -> Self {
-        Self {
-            length: pieces.iter().map(Bytes::len).sum(),
-            pieces: pieces.into(),
-        }
-    }
-}
-
-impl From<Bytes> for AppendContent {
-    fn from(bytes: Bytes) -> Self {
-        vec![bytes].into()
-    }
-}
-
-impl From<Vec<u8>> for AppendContent {
-    fn from(bytes: Vec<u8>) -> Self {
-        Bytes::from(bytes).into()
-    }
-}
-
-impl From<&'static [u8]> for AppendContent {
-    fn from(bytes: &'static [u8]) -> Self {
-        Bytes::from_static(bytes).into()
-    }
-}
-
-impl From<&'static str> for AppendContent {
-    fn from(text: &'static str) -> Self {
-        text.as_bytes().into()
-    }
-}
+pub use appender::Appender;
+pub use content::AppendContent;
+use content::CHUNK_MAX_BYTES;
 
 impl Client {
     /// Appends content that is in memory: all of it, or nothing.
@@ -161,28 +99,20 @@ impl Client {
         deadline: Option<Instant>,
     ) -> Result<AppendResponse, AppendError> {
         let committed = Arc::new(AtomicBool::new(false));
-        let messages = ContentMessages {
-            opening: Some(request.clone()),
-            pieces: Arc::clone(&content.pieces),
-            piece: 0,
-            at: 0,
-            committed: Arc::clone(&committed),
-            ended: false,
-        };
+        let messages = content.messages(request.clone(), Arc::clone(&committed));
         let mut grpc = self.router().call(&request.journal, Need::Primary);
         let call = grpc.append(messages);
-        let answer = match deadline {
-            None => call.await,
-            Some(deadline) => match timeout_at(deadline, call).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    let cause = AppendCause::Timeout(started.elapsed());
-                    let outcome = outcome(committed.load(Ordering::Acquire));
-                    return Err(AppendError::new(&*request.journal, outcome, cause));
-                }
-            },
+        let answer = within(deadline, call).await;
+        let committed = committed.load(Ordering::Acquire);
+        let Some(answer) = answer else {
+            let cause = AppendCause::Timeout(started.elapsed());
+            return Err(AppendError::new(
+                &*request.journal,
+                outcome(committed),
+                cause,
+            ));
         };
-        self.finish_append(&request.journal, answer, committed.load(Ordering::Acquire))
+        self.finish_append(&request.journal, answer, committed)
     }
 
     /// Appends content as it comes from a stream: all of it, or nothing if the stream fails.
@@ -365,77 +295,19 @@ fn is_retried(error: &AppendError, not_found: u32, request: &AppendRequest) -> b
     }
 }
 
+/// Waits for an answer, until the deadline if there is one.
+async fn within<T>(deadline: Option<Instant>, answer: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        None => Some(answer.await),
+        Some(deadline) => timeout_at(deadline, answer).await.ok(),
+    }
+}
+
 fn outcome(committed: bool) -> Outcome {
     if committed {
         Outcome::Unknown
     } else {
         Outcome::NotDone
-    }
-}
-
-/// The messages of an append of content in memory: the request, the content, and the empty message
-/// that asks to commit. It notes when that one is handed to the connection: before, the broker cannot
-/// have committed.
-struct ContentMessages {
-    opening: Option<AppendRequest>,
-    pieces: Arc<[Bytes]>,
-    piece: usize,
-    /// Offset in the piece.
-    at: usize,
-    committed: Arc<AtomicBool>,
-    ended: bool,
-}
-
-impl Stream for ContentMessages {
-    type Item = AppendRequest;
-
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<AppendRequest>> {
-        if let Some(opening) = self.opening.take() {
-            return Poll::Ready(Some(opening));
-        }
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        let content = self.next_chunk();
-        if content.is_empty() {
-            self.ended = true;
-            self.committed.store(true, Ordering::Release);
-        }
-        Poll::Ready(Some(AppendRequest {
-            content,
-            ..AppendRequest::default()
-        }))
-    }
-}
-
-impl ContentMessages {
-    /// Returns the next chunk, which is empty at the end.
-    fn next_chunk(&mut self) -> Bytes {
-        let mut gathered = BytesMut::new();
-        while let Some(piece) = self.pieces.get(self.piece) {
-            let left = piece.len() - self.at;
-            if left > GATHER_MAX_BYTES {
-                if !gathered.is_empty() {
-                    break;
-                }
-                let count = left.min(CHUNK_MAX_BYTES);
-                let chunk = piece.slice(self.at..self.at + count);
-                self.at += count;
-                return chunk;
-            }
-            // The only piece of a small append needs no copy.
-            if gathered.is_empty() && left > 0 && self.pieces.len() == self.piece + 1 {
-                let chunk = piece.slice(self.at..);
-                (self.piece, self.at) = (self.piece + 1, 0);
-                return chunk;
-            }
-            if gathered.len() + left > CHUNK_MAX_BYTES {
-                break;
-            }
-            gathered.extend_from_slice(&piece[self.at..]);
-            (self.piece, self.at) = (self.piece + 1, 0);
-        }
-        gathered.freeze()
     }
 }
 
@@ -463,160 +335,6 @@ impl<S: Stream<Item = io::Result<Bytes>> + Unpin> Replayed<S> {
             }
         }
         piece
-    }
-}
-
-type Call = Pin<Box<dyn Future<Output = Result<Response<AppendResponse>, tonic::Status>> + Send>>;
-
-/// An append of content that is written piece by piece.
-///
-/// Nothing is in the journal before [`commit`](Self::commit) returned. Dropping it, as
-/// [`abort`](Self::abort) does, rolls everything back. A broker expects a steady flow of content: it
-/// gives up on a writer that stalls.
-pub struct Appender {
-    client: Client,
-    journal: String,
-    call: Call,
-    /// `None` once the end was sent.
-    messages: Option<mpsc::Sender<AppendRequest>>,
-    /// The request, until it is sent.
-    opening: Option<AppendRequest>,
-    committed: Arc<AtomicBool>,
-    refused: Option<AppendError>,
-    /// Whether a write was begun and not ended.
-    torn: bool,
-}
-
-impl fmt::Debug for Appender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Appender")
-            .field("journal", &self.journal)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Appender {
-    fn new(client: &Client, request: AppendRequest) -> Self {
-        let (messages, receiver) = mpsc::channel(CHUNKS_AHEAD);
-        let journal = request.journal.clone();
-        let mut grpc = client.router().call(&journal, Need::Primary);
-        let refused = check_request(&request).err();
-        // Noted by the receiver's side, when the message that asks to commit leaves the queue.
-        let committed = Arc::new(AtomicBool::new(false));
-        let leaving = Arc::clone(&committed);
-        let stream = ReceiverStream::new(receiver).inspect(move |message: &AppendRequest| {
-            if message.journal.is_empty() && message.content.is_empty() {
-                leaving.store(true, Ordering::Release);
-            }
-        });
-        Self {
-            client: client.clone(),
-            journal,
-            call: Box::pin(async move { grpc.append(stream).await }),
-            messages: Some(messages),
-            opening: Some(request),
-            committed,
-            refused,
-            torn: false,
-        }
-    }
-
-    /// Writes content. An empty piece does nothing.
-    ///
-    /// After an error the append is over, and nothing was done. The same holds if the future is
-    /// dropped: what it had not sent is missing.
-    pub async fn write(&mut self, content: Bytes) -> Result<(), AppendError> {
-        let mut rest = content;
-        let torn = std::mem::replace(&mut self.torn, true);
-        while !rest.is_empty() {
-            let chunk = rest.split_to(rest.len().min(CHUNK_MAX_BYTES));
-            self.send(AppendRequest {
-                content: chunk,
-                ..AppendRequest::default()
-            })
-            .await?;
-        }
-        self.torn = torn;
-        Ok(())
-    }
-
-    /// Asks the broker to commit, and waits for it.
-    pub async fn commit(mut self) -> Result<AppendResponse, AppendError> {
-        if self.torn && self.refused.is_none() {
-            let cause = AppendCause::Protocol("a write that was dropped before its end");
-            return Err(AppendError::new(&*self.journal, Outcome::NotDone, cause));
-        }
-        self.send(AppendRequest::default()).await?;
-        self.messages = None;
-        let limit = self.client.options().append_give_up_after;
-        let answer = match limit {
-            None => (&mut self.call).await,
-            Some(limit) => match tokio::time::timeout(limit, &mut self.call).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    let outcome = outcome(self.committed.load(Ordering::Acquire));
-                    let cause = AppendCause::Timeout(limit);
-                    return Err(AppendError::new(&*self.journal, outcome, cause));
-                }
-            },
-        };
-        self.client.finish_append(
-            &self.journal,
-            answer,
-            self.committed.load(Ordering::Acquire),
-        )
-    }
-
-    /// Gives the append up. The broker rolls it back.
-    pub fn abort(self) {
-        drop(self);
-    }
-
-    /// Waits for the broker to end the append before it was asked to commit.
-    async fn failure(&mut self) -> AppendError {
-        if let Some(error) = self.refused.clone() {
-            return error;
-        }
-        let answer = (&mut self.call).await;
-        self.ended_early(answer)
-    }
-
-    async fn send(&mut self, message: AppendRequest) -> Result<(), AppendError> {
-        if let Some(error) = self.refused.clone() {
-            return Err(error);
-        }
-        let Some(messages) = self.messages.clone() else {
-            let cause = AppendCause::Protocol("content after the end");
-            return Err(AppendError::new(&*self.journal, Outcome::NotDone, cause));
-        };
-        let opening = self.opening.take();
-        for message in opening.into_iter().chain([message]) {
-            let answer = tokio::select! {
-                biased;
-                answer = &mut self.call => answer,
-                // It fails only if the call ended, which the branch above then shows.
-                Ok(()) = messages.send(message) => continue,
-            };
-            return Err(self.ended_early(answer));
-        }
-        Ok(())
-    }
-
-    fn ended_early(
-        &mut self,
-        answer: Result<Response<AppendResponse>, tonic::Status>,
-    ) -> AppendError {
-        let committed = self.committed.load(Ordering::Acquire);
-        let error = match self.client.finish_append(&self.journal, answer, committed) {
-            Err(error) => error,
-            Ok(_) => {
-                let cause = AppendCause::Protocol("success before the end of the content");
-                AppendError::new(&*self.journal, outcome(committed), cause)
-            }
-        };
-        self.messages = None;
-        self.refused = Some(error.clone());
-        error
     }
 }
 

@@ -31,7 +31,7 @@ pub enum Outcome {
 pub struct AppendError {
     journal: Arc<str>,
     outcome: Outcome,
-    cause: AppendCause,
+    cause: Box<AppendCause>,
 }
 
 /// The cause within an [`AppendError`].
@@ -81,7 +81,7 @@ impl AppendError {
         Self {
             journal: journal.into(),
             outcome,
-            cause,
+            cause: Box::new(cause),
         }
     }
 
@@ -152,7 +152,7 @@ impl AppendError {
     }
 
     fn answer(&self) -> Option<(Status, &AppendResponse)> {
-        match &self.cause {
+        match &*self.cause {
             AppendCause::Status { status, response } => Some((*status, response)),
             AppendCause::GaveUp { last, .. } => last.answer(),
             AppendCause::Rpc(_)
@@ -167,7 +167,7 @@ impl AppendError {
 
     /// What to do about it.
     pub fn kind(&self) -> ErrorKind {
-        match &self.cause {
+        match &*self.cause {
             AppendCause::Rpc(status) => rpc_kind(status),
             AppendCause::Status { status, .. } => status_kind(*status),
             AppendCause::Request(_) => ErrorKind::Invalid,
@@ -179,7 +179,7 @@ impl AppendError {
     }
 
     fn next(&self) -> &'static str {
-        match (self.outcome, &self.cause) {
+        match (self.outcome, &*self.cause) {
             (Outcome::Unknown, _) => "look whether the content is there before repeating it",
             (_, AppendCause::GaveUp { last, .. }) => last.next(),
             (_, AppendCause::Status { status, .. }) => status_next(*status),

@@ -37,7 +37,7 @@ impl Default for AppendServiceOptions {
             max_batch_bytes: 4 << 20,
             max_pending_bytes: 64 << 20,
             max_journal_bytes: 16 << 20,
-            give_up_after: Some(Duration::from_secs(60)),
+            give_up_after: Some(Duration::from_mins(1)),
         }
     }
 }
@@ -327,7 +327,7 @@ impl Shared {
                     params,
                     entries,
                 } => {
-                    let job = self.job(state, journal, params, &entries);
+                    let job = Self::job(state, journal, params, &entries);
                     if report.is_some_and(|(journal, _)| journal == &*job.journal) {
                         next = Some(job);
                     } else {
@@ -357,13 +357,7 @@ impl Shared {
         next
     }
 
-    fn job(
-        &self,
-        state: &State,
-        journal: Arc<str>,
-        params: AppendParams,
-        entries: &[EntryId],
-    ) -> Job {
+    fn job(state: &State, journal: Arc<str>, params: AppendParams, entries: &[EntryId]) -> Job {
         let entries: Vec<&Entry> = entries
             .iter()
             .filter_map(|id| state.entries.get(id))

@@ -44,7 +44,7 @@ impl Default for ClientOptions {
         Self {
             channel: ChannelOptions::default(),
             call_timeout: Duration::from_secs(30),
-            append_give_up_after: Some(Duration::from_secs(60)),
+            append_give_up_after: Some(Duration::from_mins(1)),
             route_cache: RouteCacheOptions::default(),
             zone: String::new(),
             file_root: None,

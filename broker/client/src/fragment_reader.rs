@@ -86,17 +86,17 @@ impl FragmentReaderError {
             Self::UnsupportedScheme { .. } | Self::Url { .. } | Self::NoFileRoot { .. } => {
                 ErrorKind::Invalid
             }
-            Self::Http { status: 404, .. } => ErrorKind::Retry,
             Self::Http {
                 status: 401 | 403, ..
             } => ErrorKind::Denied,
-            Self::Http { .. } => ErrorKind::Retry,
             Self::Codec { .. } => ErrorKind::Corrupt,
-            Self::Io { cause, .. } => match cause.kind() {
-                io::ErrorKind::InvalidData => ErrorKind::Corrupt,
-                io::ErrorKind::PermissionDenied => ErrorKind::Denied,
-                _ => ErrorKind::Retry,
-            },
+            Self::Io { cause, .. } if cause.kind() == io::ErrorKind::InvalidData => {
+                ErrorKind::Corrupt
+            }
+            Self::Io { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied => {
+                ErrorKind::Denied
+            }
+            Self::Http { .. } | Self::Io { .. } => ErrorKind::Retry,
         }
     }
 }

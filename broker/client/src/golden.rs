@@ -49,14 +49,14 @@ impl Case {
             .map(|response| from_json(response).unwrap())
     }
 
-    /// The messages of a stream, without those of which only the size was recorded.
+    /// The messages of a stream, up to the first of which only the size was recorded.
     pub(crate) fn responses<M: WireMessage>(&self) -> Vec<M> {
         let responses = self.value["responses"]
             .as_array()
             .map_or(&[][..], Vec::as_slice);
         let messages = responses
             .iter()
-            .filter_map(|response| response.get("message"));
+            .map_while(|response| response.get("message"));
         messages
             .map(|message| from_json(message).unwrap())
             .collect()

@@ -233,9 +233,10 @@ impl Reader {
         let metadata = Box::new(message);
         self.metadata = Some(metadata.clone());
         if from >= 0 && to > from {
-            match std::mem::replace(&mut self.state, State::Ended) {
-                State::Open(stream) => self.state = State::Jumped(stream),
-                other => self.state = other,
+            if matches!(self.state, State::Open(_))
+                && let State::Open(stream) = std::mem::replace(&mut self.state, State::Ended)
+            {
+                self.state = State::Jumped(stream);
             }
             return Ok(Step::Event(ReadEvent::Jump { from, to }));
         }

@@ -15,7 +15,7 @@ use crate::{
 pub struct ReadError {
     journal: String,
     offset: i64,
-    cause: ReadCause,
+    cause: Box<ReadCause>,
 }
 
 /// The cause within a [`ReadError`].
@@ -59,7 +59,7 @@ impl ReadError {
         Self {
             journal: journal.to_owned(),
             offset,
-            cause,
+            cause: Box::new(cause),
         }
     }
 
@@ -69,7 +69,7 @@ impl ReadError {
     }
 
     pub(crate) fn into_cause(self) -> ReadCause {
-        self.cause
+        *self.cause
     }
 
     /// The offset that could not be read.
@@ -79,7 +79,7 @@ impl ReadError {
 
     /// The status that the broker answered with, if it did answer.
     pub fn status(&self) -> Option<Status> {
-        match &self.cause {
+        match &*self.cause {
             ReadCause::Status { status, .. } => Some(*status),
             ReadCause::GaveUp { last, .. } => last.status(),
             ReadCause::Rpc(_)
@@ -92,7 +92,7 @@ impl ReadError {
 
     /// The write head, if the read ended because there is nothing more to read.
     pub fn write_head(&self) -> Option<i64> {
-        match &self.cause {
+        match &*self.cause {
             ReadCause::Status {
                 status: Status::OffsetNotYetAvailable,
                 response,
@@ -109,15 +109,17 @@ impl ReadError {
 
     /// Returns the broker's answer if its status is `wanted`.
     pub(crate) fn into_response(self, wanted: Status) -> Result<ReadResponse, Self> {
-        match self.cause {
-            ReadCause::Status { status, response } if status == wanted => Ok(*response),
-            cause => Err(Self { cause, ..self }),
+        if self.status() == Some(wanted)
+            && let ReadCause::Status { response, .. } = *self.cause
+        {
+            return Ok(*response);
         }
+        Err(self)
     }
 
     /// What to do about it.
     pub fn kind(&self) -> ErrorKind {
-        match &self.cause {
+        match &*self.cause {
             ReadCause::Rpc(status) => rpc_kind(status),
             ReadCause::Status { status, .. } => status_kind(*status),
             ReadCause::Request(_) => ErrorKind::Invalid,
@@ -128,7 +130,7 @@ impl ReadError {
     }
 
     fn next(&self) -> &'static str {
-        match &self.cause {
+        match &*self.cause {
             ReadCause::Status { status, .. } => status_next(*status),
             ReadCause::GaveUp { last, .. } => last.next(),
             ReadCause::Rpc(_)

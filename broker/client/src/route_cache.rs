@@ -21,7 +21,7 @@ impl Default for RouteCacheOptions {
     fn default() -> Self {
         Self {
             size: 0,
-            ttl: Duration::from_secs(60),
+            ttl: Duration::from_mins(1),
         }
     }
 }
@@ -94,7 +94,7 @@ mod tests {
     fn cache(size: usize) -> RouteCache {
         RouteCache::new(RouteCacheOptions {
             size,
-            ttl: Duration::from_secs(60),
+            ttl: Duration::from_mins(1),
         })
         .unwrap()
     }
@@ -109,7 +109,7 @@ mod tests {
         let (cache, start) = (cache(8), Instant::now());
         cache.update("a/b", &route("one"), start);
         assert!(cache.get("a/b", start + Duration::from_secs(59)).is_some());
-        assert!(cache.get("a/b", start + Duration::from_secs(60)).is_none());
+        assert!(cache.get("a/b", start + Duration::from_mins(1)).is_none());
 
         cache.update("a/b", &route("one"), start);
         cache.update("a/b", &route("two"), start + Duration::from_secs(50));

@@ -1,4 +1,8 @@
-use std::time::Duration;
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use futures_util::stream;
 use gazette_protocol::LabelSet;
@@ -388,14 +392,7 @@ async fn a_stream_is_replayed_while_it_is_short() {
 
 fn messages(pieces: Vec<Bytes>) -> (Vec<AppendRequest>, Arc<AtomicBool>) {
     let committed = Arc::new(AtomicBool::new(false));
-    let mut stream = ContentMessages {
-        opening: Some(request()),
-        pieces: pieces.into(),
-        piece: 0,
-        at: 0,
-        committed: Arc::clone(&committed),
-        ended: false,
-    };
+    let mut stream = AppendContent::from(pieces).messages(request(), Arc::clone(&committed));
     let mut messages = Vec::new();
     let mut cx = Context::from_waker(std::task::Waker::noop());
     while let Poll::Ready(Some(message)) = Pin::new(&mut stream).poll_next(&mut cx) {

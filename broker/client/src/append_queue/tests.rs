@@ -68,7 +68,7 @@ fn appends_gather_while_one_is_under_way_and_learn_their_own_offsets() {
                 end: 105
             },
             QueueOutput::Send {
-                journal: name.clone(),
+                journal: Arc::clone(&name),
                 params: AppendParams::default(),
                 entries: vec![EntryId(1), EntryId(2)],
             },

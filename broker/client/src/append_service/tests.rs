@@ -294,13 +294,17 @@ async fn append_and_resolve(service: &AppendService, count: u32) {
                     offset = end;
                     break;
                 }
-                Ok(Resolution::Absent) => {}
                 Ok(Resolution::Other) => panic!("somebody else wrote at {offset}"),
                 // The answer to the question may be lost as well.
-                Err(_) => {}
+                Ok(Resolution::Absent) | Err(_) => {}
             }
         }
     }
+}
+
+fn records(count: u32) -> String {
+    let records: Vec<String> = (0..count).map(|n| format!("r{n}\n")).collect();
+    records.concat()
 }
 
 /// Case B-56.
@@ -309,11 +313,8 @@ async fn five_hundred_appends_are_five_hundred_records_though_answers_are_lost()
     let broker = broker();
     broker.inject_every(Call::Append, 5, Fault::DropAnswer);
     append_and_resolve(&service(&broker), 500).await;
-    let expected: String = (0..500).map(|n| format!("r{n}\n")).collect();
-    assert_eq!(
-        String::from_utf8(broker.content("app/log")).unwrap(),
-        expected
-    );
+    let content = String::from_utf8(broker.content("app/log")).unwrap();
+    assert_eq!(content, records(500));
 }
 
 /// Case B-56, with connections that really break.
@@ -332,9 +333,6 @@ async fn the_same_holds_when_connections_are_cut() {
     });
     append_and_resolve(&service, 500).await;
     cutter.abort();
-    let expected: String = (0..500).map(|n| format!("r{n}\n")).collect();
-    assert_eq!(
-        String::from_utf8(broker.content("app/log")).unwrap(),
-        expected
-    );
+    let content = String::from_utf8(broker.content("app/log")).unwrap();
+    assert_eq!(content, records(500));
 }

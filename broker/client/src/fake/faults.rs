@@ -49,6 +49,17 @@ pub enum Fault {
     EndAfter(usize),
 }
 
+impl Fault {
+    /// The status that is answered instead of doing anything.
+    pub(super) fn status(&self) -> Option<Status> {
+        if let Self::Status(status) = self {
+            Some(*status)
+        } else {
+            None
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     scripts: Mutex<BTreeMap<Call, Script>>,
@@ -122,7 +133,7 @@ impl FakeBroker {
             script.calls += 1;
             match (script.next.pop_front(), &script.every) {
                 (Some(fault), _) => fault,
-                (None, Some((nth, fault))) if script.calls % nth == 0 => fault.clone(),
+                (None, Some((nth, fault))) if script.calls.is_multiple_of(*nth) => fault.clone(),
                 (None, _) => Fault::None,
             }
         };

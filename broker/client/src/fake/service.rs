@@ -93,10 +93,10 @@ impl Service for FakeBroker {
         valid(&request)?;
         let fault = self.fault(Call::Apply).await?;
         let mut state = self.lock();
-        let refused = match fault {
-            Fault::Status(status) => Some(status),
-            _ => (!state.revisions_match(&request)).then_some(Status::EtcdTransactionFailed),
-        };
+        let mismatched = !state.revisions_match(&request);
+        let refused = fault
+            .status()
+            .or_else(|| mismatched.then_some(Status::EtcdTransactionFailed));
         if refused.is_none() && !request.changes.is_empty() {
             state.revision += 1;
             for change in request.changes {
@@ -168,10 +168,10 @@ impl Service for FakeBroker {
         let mut state = self.lock();
         let answer = state.commit(&opening, &name, &content, chunks)?;
         self.changed(state);
-        match fault {
-            Fault::DropAnswer => Err(lost()),
-            _ => Ok(Response::new(answer)),
+        if let Fault::DropAnswer = fault {
+            return Err(lost());
         }
+        Ok(Response::new(answer))
     }
 
     async fn replicate(
@@ -248,11 +248,8 @@ impl Service for FakeBroker {
         valid(request.get_ref())?;
         let fault = self.fault(Call::StoreHealth).await?;
         let state = self.lock();
-        let status = match fault {
-            Fault::Status(status) => status,
-            _ if state.store_error.is_empty() => Status::Ok,
-            _ => Status::FragmentStoreUnhealthy,
-        };
+        let unhealthy = (!state.store_error.is_empty()).then_some(Status::FragmentStoreUnhealthy);
+        let status = fault.status().or(unhealthy).unwrap_or(Status::Ok);
         Ok(Response::new(FragmentStoreHealthResponse {
             status: status.into(),
             header: state.header(),

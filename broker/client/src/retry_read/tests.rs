@@ -253,7 +253,7 @@ async fn it_shows_what_it_retries_after_and_gives_up_when_told_to() {
     let mut reader = broker.client().retry_reader(following(0));
     let last = reader.last_error();
     assert!(
-        timeout(Duration::from_secs(600), reader.next())
+        timeout(Duration::from_mins(10), reader.next())
             .await
             .is_err()
     );
@@ -290,7 +290,7 @@ async fn waiting_for_content_is_not_failing() {
     };
     let mut reader = broker.client().retry_reader_with(following(0), options);
     assert!(
-        timeout(Duration::from_secs(3600), reader.next())
+        timeout(Duration::from_hours(1), reader.next())
             .await
             .is_err()
     );
