@@ -398,6 +398,7 @@ impl Embedded {
         self.stop_persister.cancel();
         let closed = self.session.close().await;
         self.topology.mirror.stop();
+        self.support.cancel();
         let support = self.support.join(STOP_GRACE + Duration::from_secs(1)).await;
         let log = self.log;
         // It writes what was handed over, and syncs it.

@@ -48,9 +48,11 @@ pub(crate) async fn list(
     Ok(all)
 }
 
-/// Whether the store itself is missing, and not only refuses us.
+/// Whether the store itself is missing or named wrongly, and does not only refuse us.
 fn is_absent(error: &StoreError) -> bool {
-    error.operation() == "open" && error.kind() == StoreErrorKind::NotFound
+    let kind = error.kind();
+    error.operation() == "open"
+        && matches!(kind, StoreErrorKind::NotFound | StoreErrorKind::Invalid)
 }
 
 /// Whether the folders of a path lead into another journal.
