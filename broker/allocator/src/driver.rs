@@ -16,6 +16,9 @@ use gazette_protocol::process_spec::Id;
 use tokio::time;
 
 use crate::{Decoded, Keys, Schema, State, converge::Batch, tracker::Tracker};
+#[cfg(test)]
+pub(crate) use planner::Planner;
+#[cfg(not(test))]
 use planner::Planner;
 
 /// Settings of the loop.

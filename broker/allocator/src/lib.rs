@@ -8,6 +8,8 @@ mod schema;
 pub mod session;
 pub mod solve;
 pub mod state;
+#[cfg(test)]
+mod testing;
 pub mod tracker;
 
 pub use brokers::Brokers;

@@ -135,12 +135,10 @@ impl Session {
     }
 
     fn error(&self, err: CoordinationError) -> SessionError {
-        match err {
-            CoordinationError::LeaseNotFound { .. } => {
-                SessionError::LeaseLost { lease: self.lease }
-            }
-            err => err.into(),
+        if matches!(err, CoordinationError::LeaseNotFound { .. }) {
+            return SessionError::LeaseLost { lease: self.lease };
         }
+        err.into()
     }
 }
 
@@ -255,4 +253,4 @@ fn found(responses: &[OpResponse]) -> Option<&gazette_coordination::KeyValue> {
 }
 
 /// Time to live of a lease of an embedded store.
-pub const EMBEDDED_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
+pub const EMBEDDED_TTL: Duration = Duration::from_hours(30 * 24);

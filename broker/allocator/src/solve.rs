@@ -49,9 +49,9 @@ pub fn solve(problem: &Problem) -> Solution {
     let wanted: usize = problem.items.iter().map(|item| item.replication).sum();
     let got: usize = solver.desired.iter().map(Vec::len).sum();
     let mut desired = solver.desired;
-    desired
-        .iter_mut()
-        .for_each(|members| members.sort_unstable());
+    for members in &mut desired {
+        members.sort_unstable();
+    }
     Solution {
         desired,
         shortfall: wanted - got,

@@ -43,9 +43,10 @@ pub(super) fn plan<S: Schema>(
 
     let mut steps = Steps::default();
     if adds.is_empty() && removes.is_empty() {
-        match current.iter().any(|held| held.entry.slot == 0) {
-            true => pack(state, &current, &mut steps),
-            false => promote(state, current.iter().collect(), desired, loads, &mut steps),
+        if current.iter().any(|held| held.entry.slot == 0) {
+            pack(state, &current, &mut steps);
+        } else {
+            promote(state, current.iter().collect(), desired, loads, &mut steps);
         }
         return steps;
     }

@@ -14,7 +14,7 @@ use crate::{
 
 /// The solution that is being converged to, and the items that are not there yet.
 #[derive(Debug, Default)]
-pub(super) struct Planner {
+pub(crate) struct Planner {
     solution: Option<Solved>,
     /// Items to look at in the next round.
     again: BTreeSet<String>,
@@ -30,18 +30,18 @@ struct Solved {
 
 impl Planner {
     /// Notes that another member leads.
-    pub(super) fn follow(&mut self, tracker: &mut Tracker) {
+    pub(crate) fn follow(&mut self, tracker: &mut Tracker) {
         *self = Self::default();
         tracker.take_dirty();
     }
 
     /// Plans these items again in the next round, as what was planned did not happen.
-    pub(super) fn again(&mut self, items: BTreeSet<String>) {
+    pub(crate) fn again(&mut self, items: BTreeSet<String>) {
         self.again.extend(items);
     }
 
     /// Plans a round: of all items after a new solution, else of those that changed.
-    pub(super) fn plan<S: Schema>(
+    pub(crate) fn plan<S: Schema>(
         &mut self,
         state: State<'_, S>,
         leader: MemberEntry<'_, S>,
