@@ -25,7 +25,7 @@ pub(crate) struct Node {
     /// Revision at which the journal is expected: 0 is absent, -1 is any.
     pub(crate) revision: i64,
     /// What is below a folder, in the order of the names.
-    pub(crate) children: Vec<Node>,
+    pub(crate) children: Vec<Self>,
 }
 
 /// What is wrong with a tree.
@@ -188,7 +188,7 @@ impl Node {
                 child.delete = None;
             }
         }
-        common.name = self.name().to_owned();
+        self.name().clone_into(&mut common.name);
         common.suspend = None;
         self.spec = common;
         self.delete = delete;

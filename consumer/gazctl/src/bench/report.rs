@@ -29,34 +29,34 @@ pub(super) fn text(plan: &Plan, measured: &Measurement) -> String {
     } = plan;
     let seconds = measured.elapsed.as_secs_f64();
     let plural = |count: u64| if count == 1 { "" } else { "s" };
-    let mut text = format!(
+    let head = format!(
         "{operation}: {clients} client{}, {journals} journal{}, {} each, {seconds:.1} s after {:.1} s \
-         of warm-up\n",
+         of warm-up",
         plural((*clients).into()),
         plural(u64::try_from(*journals).unwrap_or(u64::MAX)),
         bytes(*size),
         warmup.as_secs_f64(),
     );
-    let rate = per_second(measured.operations, seconds);
-    text += &format!(
-        "throughput  {rate:.0} {operation}s/s  {:.1} MiB/s\n",
+    let throughput = format!(
+        "throughput  {:.0} {operation}s/s  {:.1} MiB/s",
+        per_second(measured.operations, seconds),
         per_second(measured.bytes, seconds) / MIB
     );
     let at = |quantile: f64| millis(measured.latency.value_at_quantile(quantile));
-    text += &format!(
-        "latency     p50 {}  p90 {}  p99 {}  p99.9 {}  max {} ms\n",
+    let latency = format!(
+        "latency     p50 {}  p90 {}  p99 {}  p99.9 {}  max {} ms",
         at(0.5),
         at(0.9),
         at(0.99),
         at(0.999),
         millis(measured.latency.max())
     );
-    text += &format!("errors      {}", measured.errors);
-    if let Some(error) = &measured.first_error {
-        text += &format!(", the first: {error}");
-    }
-    text.push('\n');
-    text
+    let first = measured.first_error.as_ref();
+    let first = first.map_or_else(String::new, |error| format!(", the first: {error}"));
+    format!(
+        "{head}\n{throughput}\n{latency}\nerrors      {}{first}\n",
+        measured.errors
+    )
 }
 
 /// Returns the result as JSON. Rates are those of the measured time, latencies are microseconds.

@@ -337,7 +337,7 @@ fn decode_base64(text: &[u8]) -> anyhow::Result<Bytes> {
         let key = String::from_utf8_lossy(text);
         anyhow!("append: the key {key:?} is not base64; next: encode it, or leave --base64 out")
     };
-    if text.len() % 4 != 0 {
+    if !text.len().is_multiple_of(4) {
         return Err(bad());
     }
     let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();

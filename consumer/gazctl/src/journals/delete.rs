@@ -70,12 +70,13 @@ impl Delete {
                 } else {
                     "deleted"
                 };
-                let mut text: String = names
-                    .iter()
-                    .map(|name| format!("{verb} {name}\n"))
-                    .collect();
-                text += &format!("{} at revision {revision}\n", journals(names.len()));
-                output::print(&text)?;
+                let mut lines: Vec<String> =
+                    names.iter().map(|name| format!("{verb} {name}")).collect();
+                lines.push(format!(
+                    "{} at revision {revision}\n",
+                    journals(names.len())
+                ));
+                output::print(&lines.join("\n"))?;
             }
             ResultFormat::Json => output::print_json(&json!({
                 "journals": names,

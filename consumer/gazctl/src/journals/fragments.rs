@@ -97,9 +97,9 @@ impl Fragments {
         let fragments = responses.iter().flat_map(|response| &response.fragments);
         match self.format {
             Format::Table => self.table(fragments, now),
-            Format::Json => fragments
-                .map(|fragment| format!("{}\n", json::to_json(fragment, json::JsonForm::Go)))
-                .collect(),
+            Format::Json => fragments.fold(String::new(), |text, fragment| {
+                text + &json::to_json(fragment, json::JsonForm::Go).to_string() + "\n"
+            }),
             Format::Proto => responses.iter().map(prototext::format).collect(),
         }
     }

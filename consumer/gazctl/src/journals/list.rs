@@ -17,6 +17,10 @@ use crate::{
 /// that an edit which was overtaken by another is refused. JSON and proto give the broker's whole
 /// answer as one document.
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are flags of a command line"
+)]
 #[command(after_help = format!("{EXAMPLES}\n\n{SELECTOR_HELP}"))]
 pub(crate) struct List {
     #[command(flatten)]

@@ -106,7 +106,8 @@ impl Read {
         if let (Ok(offsets), Some(path)) = (&offsets, &self.offsets_out) {
             offsets.store(path, self.offsets.as_deref() == Some(path))?;
         }
-        result.and(offsets.map(drop))
+        result?;
+        offsets.map(drop)
     }
 
     fn open_output(&self) -> anyhow::Result<Box<dyn Write + Send>> {
@@ -140,6 +141,9 @@ impl Reading<'_> {
         self.start(listing, self.args.tail);
         let mut watch = self.client.watch(self.args.selector.selector.0.clone());
         loop {
+            if self.pumps.is_empty() && !self.args.block {
+                return Ok(());
+            }
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(()),
@@ -150,7 +154,6 @@ impl Reading<'_> {
                     }
                 }
                 listing = watch.next(), if self.args.block => self.start(listing, false),
-                else => return Ok(()),
             }
         }
     }

@@ -292,7 +292,7 @@ proptest! {
     fn any_word_survives_as_a_label(value in any::<String>()) {
         let mut node = Node::default();
         node.spec.name = "acme/a".to_owned();
-        node.spec.labels = LabelSet { labels: vec![Label::new("aa", value.clone())] };
+        node.spec.labels = LabelSet { labels: vec![Label::new("aa", value)] };
         let printed = yaml::print(&node).unwrap();
         prop_assert_eq!(yaml::parse(&printed), Ok(node), "{}", printed);
     }

@@ -45,7 +45,7 @@ struct NodeYaml {
     #[serde(skip_serializing_if = "is_zero")]
     revision: i64,
     #[serde(skip_serializing_if = "is_zero")]
-    children: Vec<NodeYaml>,
+    children: Vec<Self>,
 }
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]

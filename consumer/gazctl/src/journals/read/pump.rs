@@ -103,7 +103,6 @@ impl Pump {
     async fn ended(&mut self, error: gazette_client::ReadError) -> Result<Option<Ended>, Stop> {
         self.release().await?;
         match error.status() {
-            Some(Status::OffsetNotYetAvailable) => Ok(Some(Ended::AtEnd)),
             Some(Status::JournalNotFound) => {
                 tracing::warn!(journal = &*self.journal, "journal was deleted");
                 Ok(Some(Ended::Deleted))
@@ -113,7 +112,7 @@ impl Pump {
                 tokio::time::sleep(SUSPENDED_INTERVAL).await;
                 Ok(None)
             }
-            Some(Status::Suspended) => Ok(Some(Ended::AtEnd)),
+            Some(Status::Suspended | Status::OffsetNotYetAvailable) => Ok(Some(Ended::AtEnd)),
             Some(_) | None => Err(Stop::Failed(error.into())),
         }
     }
@@ -187,4 +186,4 @@ const HELD_MAX_BYTES: usize = 1 << 20;
 const SUSPENDED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a read that has an end goes on without an answer.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+const GIVE_UP_AFTER: Duration = Duration::from_mins(1);

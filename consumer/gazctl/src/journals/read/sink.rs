@@ -95,17 +95,16 @@ fn write_all(
     // What is in the buffer is not written: its offset does not count yet.
     let mut unwritten = Vec::new();
     loop {
-        let piece = match pieces.try_recv() {
-            Ok(piece) => Some(piece),
-            Err(_) => {
-                // Nothing more at the moment: show what there is.
-                output.flush()?;
-                for (journal, next) in unwritten.drain(..) {
-                    let journal: Arc<str> = journal;
-                    offsets.set(&journal, next);
-                }
-                pieces.blocking_recv()
+        let piece = if let Ok(piece) = pieces.try_recv() {
+            Some(piece)
+        } else {
+            // Nothing more at the moment: show what there is.
+            output.flush()?;
+            for (journal, next) in unwritten.drain(..) {
+                let journal: Arc<str> = journal;
+                offsets.set(&journal, next);
             }
+            pieces.blocking_recv()
         };
         let Some(piece) = piece else {
             return Ok(offsets);
