@@ -31,7 +31,7 @@ pub use sync::SyncOutcome;
 /// How long a peer may take for an answer.
 pub const PEER_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15);
 
-/// A round of acknowledgements, in the order of their scattering.
+/// A round of acknowledgements, in the order of their scattering. Another pipeline counts anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
@@ -68,7 +68,8 @@ pub enum Output {
         /// Index of the peer.
         peer: usize,
     },
-    /// A round ended. If it is settled well, publish its fragment: every replica has it.
+    /// A round ended. If all agreed, publish its fragment, and what was closed before it:
+    /// every replica has them.
     Gathered(Gathered),
 }
 

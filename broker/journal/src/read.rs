@@ -30,7 +30,8 @@ pub struct Read {
 /// What a read does next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next<L> {
-    /// Send a message, then do what `then` says.
+    /// Send a message, then do what `then` says. If that cannot be done any more, see
+    /// [`Read::take_back`].
     Respond {
         /// The message. If its fragment is stored, its URL is to be signed and added.
         response: Box<ReadResponse>,
@@ -150,6 +151,14 @@ impl Read {
     /// Goes on with what is known, although the stores could not be listed.
     pub fn settle_for_unrefreshed(&mut self) {
         self.is_settled = true;
+    }
+
+    /// Takes back a message whose content turned out to be gone, because its fragment moved from
+    /// a spool to a store. Neither may have been sent. The next call answers in its place.
+    pub fn take_back(&mut self, response: ReadResponse) {
+        self.offset = response.offset;
+        self.header = response.header;
+        self.is_over = false;
     }
 
     /// Whether content was sent up to the end that was asked for.

@@ -43,6 +43,10 @@ struct State {
 }
 
 /// A fragment that a spool closed, with what its path is made of.
+///
+/// It may be shown to readers and persisted once its end is acknowledged. It need not have been
+/// shown before: an append whose round failed may become part of it all the same, when the
+/// replicas synchronise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completed {
     /// The fragment. It is not empty.

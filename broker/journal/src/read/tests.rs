@@ -272,6 +272,33 @@ fn a_hole_is_awaited_until_it_may_be_skipped() {
 }
 
 #[test]
+fn a_message_that_was_not_sent_is_answered_anew() {
+    let mut index = index();
+    let mut read = read(ReadRequest {
+        offset: 21,
+        ..ReadRequest::default()
+    });
+    let Next::Respond {
+        response,
+        then: Then::Content(_),
+    } = read.next(&index, NOW)
+    else {
+        panic!("there is content");
+    };
+    let fragment = fragment(20, 25, 300);
+    index.replace_stored([StoredFragment {
+        relative_path: fragment.content_name(),
+        fragment,
+    }]);
+    read.take_back(*response);
+    let expected = [
+        "header OK at 21 of [20, 25), head 25",
+        "content [21, 25) from store",
+    ];
+    assert_eq!(transcript(&mut read, &index)[..2], expected);
+}
+
+#[test]
 fn content_is_sent_in_chunks_that_fit_a_buffer() {
     let content = Content {
         fragment: fragment(0, 100_000, 0),
