@@ -206,8 +206,12 @@ impl Model {
 
     /// Gives a file another name.
     pub fn link(&mut self, ino: Ino, folder: Ino, name: &OsStr) -> Result<()> {
-        if let Node::Folder(_) = self.inode(ino)?.node {
+        let inode = self.inode(ino)?;
+        if let Node::Folder(_) = inode.node {
             return Err(ModelError::IsFolder);
+        }
+        if inode.links == 0 {
+            return Err(ModelError::NotFound);
         }
         self.check_free(folder, name)?;
         self.change_names(vec![change(folder, name, Some(ino))], false, None);
@@ -237,6 +241,7 @@ impl Model {
     /// Moves a file or folder to another name.
     pub fn rename(&mut self, from: (Ino, &OsStr), to: (Ino, &OsStr), mode: RenameTo) -> Result<()> {
         let moved = self.lookup(from.0, from.1)?;
+        self.check_there(to.0)?;
         let replaced = match self.lookup(to.0, to.1) {
             Ok(ino) => Some(ino),
             Err(ModelError::NotFound) => None,
@@ -405,11 +410,16 @@ impl Model {
         }
     }
 
-    fn check_free(&self, folder: Ino, name: &OsStr) -> Result<()> {
-        // A folder that was removed takes no new names, though it may still be open.
+    /// A folder that was removed takes no new names, though it may still be open.
+    fn check_there(&self, folder: Ino) -> Result<()> {
         if folder != ROOT && self.inode(folder)?.links == 0 {
             return Err(ModelError::NotFound);
         }
+        Ok(())
+    }
+
+    fn check_free(&self, folder: Ino, name: &OsStr) -> Result<()> {
+        self.check_there(folder)?;
         match self.lookup(folder, name) {
             Ok(_) => Err(ModelError::Exists),
             Err(ModelError::NotFound) => Ok(()),

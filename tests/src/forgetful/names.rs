@@ -34,6 +34,22 @@ impl NameOp {
     fn touches(&self, folder: Ino) -> bool {
         self.changes.iter().any(|change| change.folder == folder)
     }
+
+    fn is_move(&self) -> bool {
+        self.changes.len() > 1
+    }
+
+    /// Returns what gets a name by this, each after the folder of that name.
+    fn names(&self) -> impl Iterator<Item = (Ino, Ino)> {
+        let changes = self.changes.iter();
+        changes.filter_map(|change| Some((change.folder, change.to?)))
+    }
+}
+
+impl Change {
+    fn key(&self) -> (Ino, OsString) {
+        (self.folder, self.name.clone())
+    }
 }
 
 /// Changes in the order in which they were made.
@@ -78,12 +94,10 @@ impl Pending {
     /// Returns the changes that survive a loss of power although nothing covered them.
     pub fn lucky(&self, luck: &mut dyn Luck) -> impl Iterator<Item = &NameOp> {
         // What was lost takes along what builds on it.
-        let mut lost = Needed::default();
+        let mut lost = Lost::default();
         self.ops.values().filter(move |op| {
             let survives = !lost.is_base_of(op) && luck.name();
-            if !survives {
-                lost.add(op);
-            }
+            lost.add(op, survives);
             survives
         })
     }
@@ -91,51 +105,91 @@ impl Pending {
 
 /// What a set of changes is about, to find those that depend on each other.
 #[derive(Debug, Default)]
-struct Needed {
+struct About {
     names: BTreeSet<(Ino, OsString)>,
-    folders: BTreeSet<Ino>,
-    /// Folders that the changes removed.
-    removed: BTreeSet<Ino>,
     moves_folder: bool,
-    /// What the changes gave a name.
-    named: BTreeSet<Ino>,
-    /// What they took a name from.
+}
+
+impl About {
+    fn add(&mut self, op: &NameOp) {
+        let names = op.changes.iter().map(Change::key);
+        self.names.extend(names);
+        self.moves_folder |= op.moves_folder;
+    }
+
+    /// Tells whether `op` and one of these depend on each other, whichever came first.
+    fn meets(&self, op: &NameOp) -> bool {
+        let mut changes = op.changes.iter();
+        (self.moves_folder && op.moves_folder) || changes.any(|c| self.names.contains(&c.key()))
+    }
+}
+
+/// What later changes build on.
+#[derive(Debug, Default)]
+struct Needed {
+    about: About,
+    /// Folders that they removed, and so were emptied before.
+    removed: BTreeSet<Ino>,
+    /// What they took a name from, and so may have got another before.
     unnamed: BTreeSet<Ino>,
+    /// Folders that hold the other names, or into which something moved. They must be somewhere then.
+    targets: BTreeSet<Ino>,
 }
 
 impl Needed {
     fn add(&mut self, op: &NameOp) {
-        for change in &op.changes {
-            self.names.insert((change.folder, change.name.clone()));
-            self.folders.insert(change.folder);
-            self.named.extend(change.to);
+        if op.is_move() || op.names().any(|(_, ino)| self.is_named(ino)) {
+            self.targets.extend(op.names().map(|(folder, _)| folder));
         }
-        self.unnamed.extend(&op.unnames);
+        self.about.add(op);
         self.removed.extend(op.removes_folder);
-        self.moves_folder |= op.moves_folder;
+        self.unnamed.extend(&op.unnames);
     }
 
-    fn shares_name(&self, op: &NameOp) -> bool {
-        let mut changes = op.changes.iter();
-        changes.any(|change| self.names.contains(&(change.folder, change.name.clone())))
+    fn is_named(&self, ino: Ino) -> bool {
+        self.unnamed.contains(&ino) || self.targets.contains(&ino)
     }
 
-    /// Tells whether one of these, which come later, depends on `op`.
     fn includes(&self, op: &NameOp) -> bool {
-        self.shares_name(op)
-            || (self.moves_folder && op.moves_folder)
-            || op
-                .changes
-                .iter()
-                .any(|change| self.removed.contains(&change.folder))
+        self.about.meets(op)
+            || op.changes.iter().any(|c| self.removed.contains(&c.folder))
+            || op.names().any(|(_, ino)| self.is_named(ino))
+    }
+}
+
+/// What earlier changes would have made, had they not been lost.
+#[derive(Debug, Default)]
+struct Lost {
+    about: About,
+    /// Folders that they changed.
+    folders: BTreeSet<Ino>,
+    /// What has no name because of them, or only one in a folder that has none.
+    nameless: BTreeSet<Ino>,
+}
+
+impl Lost {
+    fn add(&mut self, op: &NameOp, survives: bool) {
+        let nameless = op
+            .names()
+            .filter(|(folder, _)| !survives || self.nameless.contains(folder));
+        let nameless: Vec<Ino> = nameless.map(|(_, ino)| ino).collect();
+        self.nameless.extend(nameless);
+        if !survives {
+            self.about.add(op);
+            self.folders
+                .extend(op.changes.iter().map(|change| change.folder));
+        }
     }
 
-    /// Tells whether `op` depends on one of these, which come earlier.
     fn is_base_of(&self, op: &NameOp) -> bool {
-        self.shares_name(op)
-            || (self.moves_folder && op.moves_folder)
+        self.about.meets(op)
             || op
                 .removes_folder
                 .is_some_and(|folder| self.folders.contains(&folder))
+            || op.unnames.iter().any(|ino| self.nameless.contains(ino))
+            || (op.is_move()
+                && op
+                    .names()
+                    .any(|(folder, _)| self.nameless.contains(&folder)))
     }
 }
