@@ -44,13 +44,11 @@ impl AppendParams {
         contiguous
             && !(changes && self.check_registers.is_some())
             && self.suspend == Suspend::Resume
-            && Self {
-                offset: None,
-                ..self.clone()
-            } == Self {
-                offset: None,
-                ..other.clone()
-            }
+            && self.suspend == other.suspend
+            && self.min_etcd_revision == other.min_etcd_revision
+            && self.check_registers == other.check_registers
+            && self.union_registers == other.union_registers
+            && self.subtract_registers == other.subtract_registers
     }
 }
 

@@ -268,9 +268,12 @@ impl Queued {
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        if let Some(mut done) = self.done.take()
-            && let Ok(Err(error)) = done.try_recv()
-        {
+        let Some(mut done) = self.done.take() else {
+            return;
+        };
+        // What comes from now on is noted by the sender.
+        done.close();
+        if let Ok(Err(error)) = done.try_recv() {
             let mut state = self.shared.lock();
             state
                 .unseen

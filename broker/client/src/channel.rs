@@ -35,7 +35,8 @@ const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 pub struct ChannelOptions {
     /// Longest time for the connection to come about.
     pub connect_timeout: Duration,
-    /// How often a broker is asked whether it is still there.
+    /// How long a broker may be silent while a call is under way, before it is asked whether it is still
+    /// there. Zero never asks, and leaves it to the kernel to find out that a host is gone.
     pub keep_alive_interval: Duration,
     /// How long it has to say so, before all calls on the connection fail.
     pub keep_alive_timeout: Duration,
@@ -129,14 +130,21 @@ fn box_channel(channel: Channel) -> BoxChannel {
 }
 
 fn tune(endpoint: Endpoint, options: &ChannelOptions) -> Endpoint {
-    endpoint
+    let endpoint = endpoint
         .connect_timeout(options.connect_timeout)
         .tcp_nodelay(true)
+        .tcp_keepalive(Some(Duration::from_secs(10)))
+        .tcp_keepalive_interval(Some(Duration::from_secs(5)))
+        .tcp_keepalive_retries(Some(3))
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+    if options.keep_alive_interval.is_zero() {
+        return endpoint;
+    }
+    // Not while idle: there is nothing to wait for then, and servers count it as abuse.
+    endpoint
         .http2_keep_alive_interval(options.keep_alive_interval)
         .keep_alive_timeout(options.keep_alive_timeout)
-        .keep_alive_while_idle(true)
 }
 
 /// Returns a channel to a journal service in this process, without any socket.

@@ -18,7 +18,7 @@ use crate::{
     fragment_reader::Http,
     list::Assembler,
     read_error::{ReadCause, ReadError},
-    router::{Channels, Need, Router},
+    router::{Need, Router},
 };
 
 /// How a [`Client`] works.
@@ -89,8 +89,13 @@ impl Client {
     ///
     /// No connection is made yet. Must be called in a tokio runtime.
     pub fn connect(endpoint: &str, options: ClientOptions) -> Result<Self, ConnectError> {
-        let channels = Channels::connect(endpoint, &options.channel)?;
-        Ok(Self::new(channels, options))
+        let router = Router::connect(
+            endpoint,
+            options.channel.clone(),
+            options.route_cache,
+            options.zone.clone(),
+        )?;
+        Ok(Self::new(router, options))
     }
 
     /// Returns a client of a journal service in this process, without any socket.
@@ -100,16 +105,16 @@ impl Client {
 
     /// Returns a client that talks over `channel`.
     pub fn from_channel(channel: BoxChannel, options: ClientOptions) -> Self {
-        Self::new(Channels::same(channel), options)
-    }
-
-    fn new(channels: Channels, options: ClientOptions) -> Self {
-        let router = Router::new(
-            channels,
+        let router = Router::over(
+            channel,
             options.channel.clone(),
             options.route_cache,
             options.zone.clone(),
         );
+        Self::new(router, options)
+    }
+
+    fn new(router: Router, options: ClientOptions) -> Self {
         Self {
             inner: Arc::new(Inner {
                 router,

@@ -3,7 +3,8 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use gazette_protocol::{Route, journal_client::JournalClient};
@@ -13,6 +14,7 @@ use tonic::Code;
 use crate::{
     BoxChannel,
     channel::{ChannelOptions, ConnectError, RECEIVE_MAX_BYTES, connect_channel},
+    error::is_local,
     route_cache::{RouteCache, RouteCacheOptions},
 };
 
@@ -32,8 +34,7 @@ pub(crate) enum Need {
 }
 
 /// Two connections to one broker.
-#[derive(Clone)]
-pub(crate) struct Channels {
+struct Channels {
     /// For calls that end soon.
     calls: BoxChannel,
     /// For reads and watches, which may stay open for long. A server bounds the streams of one
@@ -42,14 +43,14 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    pub(crate) fn connect(endpoint: &str, options: &ChannelOptions) -> Result<Self, ConnectError> {
+    fn connect(endpoint: &str, options: &ChannelOptions) -> Result<Self, ConnectError> {
         Ok(Self {
             calls: connect_channel(endpoint, options)?,
             streams: connect_channel(endpoint, options)?,
         })
     }
 
-    pub(crate) fn same(channel: BoxChannel) -> Self {
+    fn same(channel: BoxChannel) -> Self {
         Self {
             calls: channel.clone(),
             streams: channel,
@@ -58,50 +59,79 @@ impl Channels {
 }
 
 pub(crate) struct Router {
-    default: Channels,
+    default: Mutex<Arc<Channels>>,
+    /// Where the default channels lead, unless they were given to us.
+    endpoint: Option<String>,
     cache: Option<RouteCache>,
     zone: String,
-    options: ChannelOptions,
-    peers: Mutex<BTreeMap<String, Channels>>,
+    options: Mutex<ChannelOptions>,
+    peers: Mutex<BTreeMap<String, Arc<Channels>>>,
 }
 
 impl Router {
-    pub(crate) fn new(
+    pub(crate) fn connect(
+        endpoint: &str,
+        options: ChannelOptions,
+        cache: RouteCacheOptions,
+        zone: String,
+    ) -> Result<Self, ConnectError> {
+        let channels = Channels::connect(endpoint, &options)?;
+        Ok(Self::new(
+            channels,
+            Some(endpoint.to_owned()),
+            options,
+            cache,
+            zone,
+        ))
+    }
+
+    pub(crate) fn over(
+        channel: BoxChannel,
+        options: ChannelOptions,
+        cache: RouteCacheOptions,
+        zone: String,
+    ) -> Self {
+        Self::new(Channels::same(channel), None, options, cache, zone)
+    }
+
+    fn new(
         default: Channels,
+        endpoint: Option<String>,
         options: ChannelOptions,
         cache: RouteCacheOptions,
         zone: String,
     ) -> Self {
         Self {
-            default,
+            default: Mutex::new(Arc::new(default)),
+            endpoint,
             cache: RouteCache::new(cache),
             zone,
-            options,
+            options: Mutex::new(options),
             peers: Mutex::new(BTreeMap::new()),
         }
     }
 
     /// For calls that any broker answers.
     pub(crate) fn any(&self) -> Grpc {
-        grpc(self.default.calls.clone())
+        grpc(lock(&self.default).calls.clone())
     }
 
     /// For long streams that any broker answers.
     pub(crate) fn any_stream(&self) -> Grpc {
-        grpc(self.default.streams.clone())
+        grpc(lock(&self.default).streams.clone())
     }
 
     /// For calls about `journal`.
     pub(crate) fn call(&self, journal: &str, need: Need) -> Grpc {
-        grpc(self.pick(journal, None, need).calls)
+        grpc(self.pick(journal, None, need).calls.clone())
     }
 
     /// For long streams about `journal`. A `route` that was just learned goes before the cache.
     pub(crate) fn stream(&self, journal: &str, route: Option<&Route>, need: Need) -> Grpc {
-        grpc(self.pick(journal, route, need).streams)
+        grpc(self.pick(journal, route, need).streams.clone())
     }
 
-    fn pick(&self, journal: &str, route: Option<&Route>, need: Need) -> Channels {
+    fn pick(&self, journal: &str, route: Option<&Route>, need: Need) -> Arc<Channels> {
         let journal = without_meta(journal);
         let cached;
         let route = match (route, &self.cache) {
@@ -115,20 +145,21 @@ impl Router {
         route
             .and_then(|route| endpoint(route, need, &self.zone))
             .and_then(|endpoint| self.peer(endpoint))
-            .unwrap_or_else(|| self.default.clone())
+            .unwrap_or_else(|| Arc::clone(&lock(&self.default)))
     }
 
-    fn peer(&self, endpoint: &str) -> Option<Channels> {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+    fn peer(&self, endpoint: &str) -> Option<Arc<Channels>> {
+        let options = lock(&self.options).clone();
+        let mut peers = lock(&self.peers);
         if let Some(channels) = peers.get(endpoint) {
-            return Some(channels.clone());
+            return Some(Arc::clone(channels));
         }
-        let channels = Channels::connect(endpoint, &self.options).ok()?;
+        let channels = Arc::new(Channels::connect(endpoint, &options).ok()?);
         if peers.len() >= PEERS_MAX {
             // Calls under way hold their own clone.
             peers.clear();
         }
-        peers.insert(endpoint.to_owned(), channels.clone());
+        peers.insert(endpoint.to_owned(), Arc::clone(&channels));
         Some(channels)
     }
 
@@ -144,15 +175,45 @@ impl Router {
         }
     }
 
-    /// Forgets the route of a journal if `status` says that its broker is away. The next call goes
-    /// to the default endpoint, which knows better.
+    /// Learns from a failed call about `journal`. Its route is forgotten if the broker is away: the next
+    /// call goes to the default endpoint, which knows better.
     pub(crate) fn failed(&self, journal: &str, status: &tonic::Status) {
+        self.calm(status);
         if let Some(cache) = &self.cache
-            && (status.code() == Code::Unavailable || crate::error::is_local(status))
+            && (status.code() == Code::Unavailable || is_local(status))
         {
             cache.forget(without_meta(journal));
         }
     }
+
+    /// Asks brokers no longer whether they are there, if one has closed the connection over it. Brokers
+    /// of Gazette do after three questions within five minutes.
+    pub(crate) fn calm(&self, status: &tonic::Status) {
+        if !is_local(status) || status.code() != Code::ResourceExhausted {
+            return;
+        }
+        let calm = {
+            let mut options = lock(&self.options);
+            if options.keep_alive_interval.is_zero() {
+                return;
+            }
+            options.keep_alive_interval = Duration::ZERO;
+            options.clone()
+        };
+        tracing::debug!(err = %status, "broker wants fewer pings");
+        lock(&self.peers).clear();
+        let again = self
+            .endpoint
+            .as_ref()
+            .map(|endpoint| Channels::connect(endpoint, &calm));
+        if let Some(Ok(channels)) = again {
+            *lock(&self.default) = Arc::new(channels);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Router {
@@ -223,5 +284,27 @@ mod tests {
             ..route
         };
         assert_eq!(endpoint(&without_endpoints, Need::Member, "b"), None);
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("too_many_pings")]
+    struct Closed(#[source] tonic::Status);
+
+    #[tokio::test]
+    async fn a_broker_that_minds_being_asked_is_asked_no_more() {
+        let options = ChannelOptions::default();
+        let cache = RouteCacheOptions {
+            size: 4,
+            ..RouteCacheOptions::default()
+        };
+        let router = Router::connect("http://127.0.0.1:1", options, cache, String::new()).unwrap();
+        let asks = |router: &Router| !lock(&router.options).keep_alive_interval.is_zero();
+        router.peer("http://127.0.0.1:2").unwrap();
+        router.calm(&tonic::Status::resource_exhausted("the disk is full"));
+        assert!(asks(&router) && lock(&router.peers).len() == 1);
+
+        let closed = Closed(tonic::Status::resource_exhausted("ENHANCE_YOUR_CALM"));
+        router.failed("app/log", &tonic::Status::from_error(Box::new(closed)));
+        assert!(!asks(&router) && lock(&router.peers).is_empty());
     }
 }

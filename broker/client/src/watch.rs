@@ -93,6 +93,9 @@ impl WatchedList {
                 Ok(None) => {}
                 Err(cause) => {
                     self.resume = !matches!(&cause, Cause::Rpc(status) if !is_local(status));
+                    if let Cause::Rpc(status) = &cause {
+                        self.client.router().calm(status);
+                    }
                     let error = ClientError::new("watch", "journals", cause);
                     if self.attempt == 0 {
                         tracing::debug!(err = %error, "journal watch is retried");

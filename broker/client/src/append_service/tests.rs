@@ -325,10 +325,15 @@ async fn the_same_holds_when_connections_are_cut() {
     let server = broker.serve_unix(&folder.path().join("s")).unwrap();
     let client = Client::connect(server.endpoint(), crate::ClientOptions::default()).unwrap();
     let service = AppendService::new(client, AppendServiceOptions::default());
-    let cutter = tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(Duration::from_micros(3700)).await;
-            server.cut();
+    let cutter = tokio::spawn({
+        let broker = broker.clone();
+        async move {
+            for calls in (3..).step_by(3) {
+                while broker.calls(Call::Append) < calls {
+                    tokio::time::sleep(Duration::from_micros(100)).await;
+                }
+                server.cut();
+            }
         }
     });
     append_and_resolve(&service, 500).await;
