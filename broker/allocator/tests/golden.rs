@@ -2,11 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use gazette_allocator::{Brokers, Decoded, Keys, Schema, State};
-use gazette_coordination::{Event, EventKind, KeyValue, LeaseId, ResponseHeader, WatchResponse};
-use gazette_keyspace::KeySpace;
+use gazette_allocator::{
+    Brokers, Decoded, Keys, Schema, State,
+    converge::{Loads, converge},
+    tracker::Tracker,
+};
+use gazette_coordination::{
+    Event, EventKind, KeyValue, LeaseId, Op, ResponseHeader, WatchResponse,
+};
+use gazette_keyspace::{Change, KeySpace};
 use gazette_protocol::process_spec::Id;
 use serde_json::Value;
 
@@ -245,5 +251,166 @@ fn routes_follow_from_keys_and_member_specs() {
     assert!(
         !stored.decoded.value.is_equivalent(&route),
         "it still holds the former route"
+    );
+}
+
+/// Events of a revision, as text.
+fn steps_of_reference(revision: i64) -> Vec<String> {
+    let history = golden("history");
+    let revisions = history["revisions"].as_array().unwrap();
+    let found = revisions
+        .iter()
+        .find(|value| value["revision"] == revision)
+        .unwrap();
+    let step = |event: &Value| {
+        let value = event["value_base64"].as_str().unwrap_or_default();
+        format!(
+            "{} {} {value:?} {}",
+            event["op"].as_str().unwrap(),
+            event["key"].as_str().unwrap(),
+            lease(&event["lease"])
+        )
+    };
+    let mut steps: Vec<_> = found["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(step)
+        .collect();
+    steps.sort();
+    steps
+}
+
+/// The key space at a revision of the history.
+fn replay(until: i64) -> KeySpace<Decoded<Brokers>> {
+    let (mut space, _) =
+        KeySpace::load(ROOT.into(), header(1), Vec::new(), Brokers::decoder(keys()));
+    for revision in golden("history")["revisions"].as_array().unwrap() {
+        let number = revision["revision"].as_i64().unwrap();
+        if number > until {
+            break;
+        }
+        let event = |value: &Value| Event {
+            kind: if value["op"] == "put" {
+                EventKind::Put
+            } else {
+                EventKind::Delete
+            },
+            kv: key_value(value, number),
+        };
+        let events = revision["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(event)
+            .collect();
+        space
+            .apply(&[WatchResponse {
+                header: header(number),
+                events,
+            }])
+            .unwrap();
+    }
+    space
+}
+
+/// Plans from the state at `before` towards the members that items had at `goal`.
+fn steps_of_ours(before: i64, goal: i64) -> Vec<String> {
+    let keys = keys();
+    let (space, goal) = (replay(before), replay(goal));
+    let state = State::<Brokers>::new(&keys, &space);
+    let goal = State::<Brokers>::new(&keys, &goal);
+    let desired: Vec<(String, Vec<Id>)> = goal
+        .items()
+        .map(|item| item.decoded.id.clone())
+        .map(|item| {
+            let members = goal.assignments_of(&item);
+            let members = members.map(|entry| entry.decoded.member.clone()).collect();
+            (item, members)
+        })
+        .collect();
+    let mut tracker = Tracker::default();
+    let present: Vec<_> = space
+        .iter()
+        .map(|entry| Change {
+            before: None,
+            after: Some(Arc::clone(entry)),
+        })
+        .collect();
+    tracker.apply::<Brokers>(&present);
+    let limits = state
+        .members()
+        .map(|member| (member.decoded.id.clone(), 1024))
+        .collect();
+    let mut loads = Loads::new(&limits, &tracker);
+    let work = desired
+        .iter()
+        .map(|(item, members)| (item.as_str(), members.as_slice()));
+    let plan = converge(state, state.leader().unwrap(), &mut loads, work, 128);
+    let step = |op: &Op| match op {
+        Op::Put(put) => {
+            let value = to_base64(&put.value);
+            format!(
+                "put {} {value:?} {}",
+                String::from_utf8_lossy(&put.key),
+                put.lease
+            )
+        }
+        Op::Delete(range) => {
+            format!("delete {} \"\" 0", String::from_utf8_lossy(range.start()))
+        }
+        Op::Range(_) => panic!("{op:?}"),
+    };
+    let ops = plan.batches.iter().flat_map(|batch| &batch.txn.success);
+    let mut steps: Vec<_> = ops.map(step).collect();
+    steps.sort();
+    steps
+}
+
+fn to_base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for group in bytes.chunks(3) {
+        let mut bits = [0; 4];
+        bits[1..=group.len()].copy_from_slice(group);
+        let bits = u32::from_be_bytes(bits);
+        for place in 0..=group.len() {
+            let digit = (bits >> (18 - 6 * place)) & 63;
+            text.push(char::from(DIGITS[usize::try_from(digit).unwrap()]));
+        }
+        text.extend(std::iter::repeat_n('=', 3 - group.len()));
+    }
+    text
+}
+
+#[test]
+fn the_steps_of_an_exit_are_those_of_the_reference() {
+    // Additions, once another broker has joined.
+    assert_eq!(steps_of_ours(94, 95), steps_of_reference(95));
+    // Removals and promotions, in one transaction for each item.
+    assert_eq!(steps_of_ours(104, 116), steps_of_reference(105));
+    // Slots are packed.
+    assert_eq!(steps_of_ours(115, 116), steps_of_reference(116));
+    // And then there is nothing to do.
+    assert_eq!(steps_of_ours(116, 116), [""; 0]);
+}
+
+#[test]
+fn steps_after_apply_suspension_and_deletion_are_those_of_the_reference() {
+    assert_eq!(
+        steps_of_ours(70, 71),
+        steps_of_reference(71),
+        "suspended in full"
+    );
+    assert_eq!(
+        steps_of_ours(78, 79),
+        steps_of_reference(79),
+        "suspended in part"
+    );
+    assert_eq!(steps_of_ours(81, 82), steps_of_reference(82), "resumed");
+    assert_eq!(
+        steps_of_ours(89, 90),
+        steps_of_reference(90),
+        "created again"
     );
 }
