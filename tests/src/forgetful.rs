@@ -96,24 +96,29 @@ impl Guard {
 
     /// Cuts the power: every call fails from now on. Of what was not synced a part survives that `seed` decides.
     pub fn cut(&self, seed: u64) -> io::Result<()> {
-        self.cut_by(&mut Seeded::new(seed));
-        Ok(())
+        self.cut_by(&mut Seeded::new(seed))
     }
 
     /// Cuts the power, and forgets all that was not synced.
-    pub fn cut_strictly(&self) {
-        self.cut_by(&mut Strict);
+    pub fn cut_strictly(&self) -> io::Result<()> {
+        self.cut_by(&mut Strict)
     }
 
-    fn cut_by(&self, luck: &mut dyn Luck) {
+    fn cut_by(&self, luck: &mut dyn Luck) -> io::Result<()> {
         let known = self.shared.cut(luck);
-        if let Some(session) = &self.session {
-            // What the kernel has cached is gone too. It refuses for what it does not know.
-            let notifier = session.notifier();
-            for ino in known {
-                drop(notifier.inval_inode(INodeNo(ino), 0, 0));
+        let Some(session) = &self.session else {
+            return Ok(());
+        };
+        // What the kernel has cached is gone too.
+        let notifier = session.notifier();
+        for ino in known {
+            match notifier.inval_inode(INodeNo(ino), 0, 0) {
+                // It does not know this one.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                result => result?,
             }
         }
+        Ok(())
     }
 
     /// Writes what survived the cut into a folder, which exists and is empty.

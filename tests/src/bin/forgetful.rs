@@ -72,7 +72,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
 fn cut_power(guard: &Guard, arguments: &Arguments) -> anyhow::Result<()> {
     match arguments.seed {
         Some(seed) => guard.cut(seed)?,
-        None => guard.cut_strictly(),
+        None => guard.cut_strictly()?,
     }
     if let Some(folder) = &arguments.survivors {
         guard

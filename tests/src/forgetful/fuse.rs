@@ -85,7 +85,7 @@ impl Shared {
     /// Lets the system write something back that nobody asked for.
     fn write_back(&self, ino: Ino) {
         let state = &mut *self.locked();
-        let page = state.write_back.as_mut().and_then(WriteBack::next);
+        let page = state.write_back.as_mut().and_then(WriteBack::decide);
         if let (Some(page), Ok(file)) = (page, state.model.file_mut(ino)) {
             file.write_back(page);
         }
@@ -118,21 +118,17 @@ impl Forgetful {
             let ino = model.create(parent.0, name, new, meta)?;
             touch(model, parent.0, now)?;
             model.hold(ino);
-            Ok(file_attr(model.attr(ino)?))
+            Ok(file_attr(&model.attr(ino)?))
         })
     }
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the trait of the FUSE library has them"
-)]
 impl Filesystem for Forgetful {
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.0.with(|model| {
             let ino = model.lookup(parent.0, name)?;
             model.hold(ino);
-            Ok(file_attr(model.attr(ino)?))
+            Ok(file_attr(&model.attr(ino)?))
         });
         reply_entry(reply, found);
     }
@@ -144,7 +140,7 @@ impl Filesystem for Forgetful {
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         reply_attr(
             reply,
-            self.0.with(|model| Ok(file_attr(model.attr(ino.0)?))),
+            self.0.with(|model| Ok(file_attr(&model.attr(ino.0)?))),
         );
     }
 
@@ -185,7 +181,7 @@ impl Filesystem for Forgetful {
                 meta.mtime = mtime.map_or(meta.mtime, time);
                 meta.ctime = now;
             })?;
-            Ok(file_attr(model.attr(ino.0)?))
+            Ok(file_attr(&model.attr(ino.0)?))
         });
         reply_attr(reply, changed);
     }
@@ -210,9 +206,10 @@ impl Filesystem for Forgetful {
         _rdev: u32,
         reply: ReplyEntry,
     ) {
-        let new = match Kind::from_raw_mode(mode) {
-            Kind::RegularFile => New::File,
-            _ => New::Special,
+        let new = if Kind::from_raw_mode(mode) == Kind::RegularFile {
+            New::File
+        } else {
+            New::Special
         };
         let made = self.make(request, (parent, name), new, mode & !umask);
         reply_entry(reply, made);
@@ -298,7 +295,7 @@ impl Filesystem for Forgetful {
             model.link(ino.0, newparent.0, newname)?;
             touch(model, newparent.0, SystemTime::now())?;
             model.hold(ino.0);
-            Ok(file_attr(model.attr(ino.0)?))
+            Ok(file_attr(&model.attr(ino.0)?))
         });
         reply_entry(reply, linked);
     }
@@ -530,7 +527,7 @@ fn list(model: &Model, folder: Ino) -> Result<Vec<(OsString, Ino, FileType)>, Mo
     ];
     let names = dots.into_iter().chain(model.entries(folder)?);
     names
-        .map(|(name, ino)| Ok((name.to_owned(), ino, file_attr(model.attr(ino)?).kind)))
+        .map(|(name, ino)| Ok((name.to_owned(), ino, file_attr(&model.attr(ino)?).kind)))
         .collect()
 }
 
@@ -570,7 +567,7 @@ fn check_size(size: u64) -> Result<(), ModelError> {
     }
 }
 
-fn file_attr(attr: Attr) -> FileAttr {
+fn file_attr(attr: &Attr) -> FileAttr {
     let kind = match Kind::from_raw_mode(attr.meta.mode) {
         Kind::Directory => FileType::Directory,
         Kind::Symlink => FileType::Symlink,

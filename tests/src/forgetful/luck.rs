@@ -103,7 +103,7 @@ impl WriteBack {
     }
 
     /// Says after a write whether a page is written back now, and which of the dirty ones.
-    pub fn next(&mut self) -> Option<usize> {
+    pub fn decide(&mut self) -> Option<usize> {
         let is_now = self.rng.random_bool(1.0 / 16.0);
         is_now.then(|| self.rng.random_range(0..1 << 20))
     }

@@ -75,13 +75,14 @@ impl Survivors {
                     fs::set_permissions(&path, Permissions::from_mode(mode))?;
                 }
                 Survivor::Link(target) => symlink(target, &path)?,
-                Survivor::File(content) => match written.get(&ino) {
-                    Some(first) => fs::hard_link(first, &path)?,
-                    None => {
+                Survivor::File(content) => {
+                    if let Some(first) = written.get(&ino) {
+                        fs::hard_link(first, &path)?;
+                    } else {
                         write_file(&path, mode, content)?;
                         written.insert(ino, path);
                     }
-                },
+                }
             }
         }
         Ok(())

@@ -69,7 +69,7 @@ fn left_after(act: impl FnOnce(&Path)) -> Option<BTreeMap<String, String>> {
     let house = house()?;
     let guard = mount_with(&house.mount, &Options::default()).unwrap();
     act(&house.mount);
-    guard.cut_strictly();
+    guard.cut_strictly().unwrap();
     guard.survivors(&house.after).unwrap();
     guard.unmount().unwrap();
     Some(tree(&house.after))
@@ -258,7 +258,7 @@ fn after_the_cut_every_call_fails_and_nothing_more_survives() {
         "now it is in the cache"
     );
 
-    guard.cut_strictly();
+    guard.cut_strictly().unwrap();
     let is_eio = |error: io::Error| error.raw_os_error() == Some(5);
     assert!(is_eio(file.write_all(b"more").unwrap_err()));
     assert!(is_eio(file.sync_all().unwrap_err()));
@@ -288,7 +288,7 @@ fn caches_of_the_kernel_are_gone_too() {
     write_and_sync(&house.mount.join("file"), "content");
     let mut open = File::open(house.mount.join("file")).unwrap();
     open.read_to_end(&mut Vec::new()).unwrap();
-    guard.cut_strictly();
+    guard.cut_strictly().unwrap();
     open.seek(SeekFrom::Start(0)).unwrap();
     assert!(open.read_to_end(&mut Vec::new()).is_err());
 }
@@ -306,7 +306,7 @@ fn a_file_system_starts_with_what_another_left() {
     let top = house.mount.as_path();
     assert_eq!(fs::read_to_string(top.join("a/link")).unwrap(), "content");
     write(&top.join("a/b/file"), "changed");
-    guard.cut_strictly();
+    guard.cut_strictly().unwrap();
     guard.survivors(&house.after).unwrap();
     assert_eq!(
         fs::read_to_string(house.after.join("a/link")).unwrap(),
@@ -402,4 +402,84 @@ fn it_is_fast_enough_for_a_broker() {
     let elapsed = begun.elapsed();
     println!("3000 writes and 750 syncs: {elapsed:?}");
     assert!(elapsed < Duration::from_secs(3), "{elapsed:?}");
+}
+
+/// Puts objects into a file store from several tasks until the power goes, and returns those that were
+/// acknowledged.
+fn put_until_cut(house: &House, guard: &Guard, seed: u64) -> Vec<String> {
+    use gazette_stores::{Store, StoreConfig, Stores};
+
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let stores = Stores::new(StoreConfig {
+            file_root: Some(house.mount.clone()),
+            ..StoreConfig::default()
+        });
+        let store = stores.get("file:///");
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let store = Arc::clone(&store);
+                tokio::spawn(async move {
+                    let mut acknowledged = Vec::new();
+                    for i in 0.. {
+                        let path = format!("journal-{}/part-{}/{writer}-{i}", i % 3, i % 7);
+                        let content = Arc::new(content_of(&path));
+                        match store.put(&path, content, None).await {
+                            Ok(()) => acknowledged.push(path),
+                            Err(_) => break,
+                        }
+                    }
+                    acknowledged
+                })
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_millis(20 + seed % 30)).await;
+        guard.cut(seed).unwrap();
+        let mut acknowledged = Vec::new();
+        for writer in writers {
+            acknowledged.extend(writer.await.unwrap());
+        }
+        acknowledged
+    })
+}
+
+fn content_of(path: &str) -> Vec<u8> {
+    path.repeat(600).into_bytes()
+}
+
+#[test]
+fn a_file_store_keeps_what_it_acknowledged_and_shows_nothing_torn() {
+    let mut acknowledged = 0;
+    for seed in 0..20 {
+        let Some(house) = house() else { return };
+        let options = Options {
+            from: None,
+            write_back_seed: Some(seed),
+        };
+        let guard = mount_with(&house.mount, &options).unwrap();
+        let paths = put_until_cut(&house, &guard, seed);
+        let left = guard.survived().unwrap().files();
+        for path in &paths {
+            let content = left.get(Path::new(path));
+            assert!(
+                content == Some(&content_of(path)),
+                "seed {seed}: {path} is lost or torn"
+            );
+        }
+        for (path, content) in &left {
+            let path = path.to_str().unwrap();
+            let is_partial = path.contains("/.partial-");
+            assert!(
+                is_partial || *content == content_of(path),
+                "seed {seed}: {path} is torn"
+            );
+        }
+        acknowledged += paths.len();
+        guard.unmount().unwrap();
+    }
+    println!("{acknowledged} objects were acknowledged");
+    assert!(acknowledged > 100);
 }

@@ -200,9 +200,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 fn apply(model: &mut Model, held: &mut Vec<Ino>, step: &Step) {
-    let inodes: Vec<Ino> = model.inodes().collect();
-    let (folders, others): (Vec<Ino>, Vec<Ino>) =
-        inodes.into_iter().partition(|i| model.is_folder(*i));
+    let (folders, others): (Vec<Ino>, Vec<Ino>) = model.inodes().partition(|i| model.is_folder(*i));
     let folder = |n: usize| folders[n % folders.len()];
     let other = |n: usize| others.get(n % others.len().max(1)).copied().unwrap_or(ROOT);
     let text = |n: usize| OsStr::new(NAMES[n]);
@@ -214,11 +212,8 @@ fn apply(model: &mut Model, held: &mut Vec<Ino>, step: &Step) {
         Step::Unlink(f, n) => drop(model.unlink(folder(f), text(n))),
         Step::RemoveFolder(f, n) => drop(model.remove_folder(folder(f), text(n))),
         Step::Rename(f, a, t, b) => {
-            drop(model.rename(
-                (folder(f), text(a)),
-                (folder(t), text(b)),
-                RenameTo::Replace,
-            ));
+            let (from, to) = ((folder(f), text(a)), (folder(t), text(b)));
+            let _ = model.rename(from, to, RenameTo::Replace);
         }
         Step::Write(i, byte) => {
             if let Ok(file) = model.file_mut(other(i)) {
@@ -354,7 +349,9 @@ proptest! {
         }
         let ino = way.pop().unwrap();
         model.file_mut(ino).unwrap().sync();
-        way.iter().for_each(|folder| model.sync_folder(*folder).unwrap());
+        for folder in way {
+            model.sync_folder(folder).unwrap();
+        }
 
         // Then do something else, and do not touch it or its way.
         for step in &after {
