@@ -1,4 +1,4 @@
-use gazette_protocol::{Sha1Sum, header};
+use gazette_protocol::{Sha1Sum, Status, header};
 use proptest::prelude::*;
 
 use super::*;

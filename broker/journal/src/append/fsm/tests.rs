@@ -1,5 +1,8 @@
+mod ends;
+mod setup;
 mod simulation;
-mod transcripts;
+mod stream;
+mod world;
 
 use std::time::{Instant, UNIX_EPOCH};
 

@@ -418,7 +418,7 @@ impl Simulation {
     fn perform(&mut self, at: usize, output: Output, input: Input) -> Input {
         match (output, &input) {
             (output, Input::TimedOut) => {
-                let until = transcripts::until(&output).unwrap();
+                let until = world::until(&output).unwrap();
                 self.now.instant = self.now.instant.max(until);
             }
             (Output::Resolve { min_revision, .. }, Input::Resolved(Ok(_))) => {
