@@ -434,7 +434,7 @@ impl Model {
         moves_folder: bool,
         removes_folder: Option<Ino>,
     ) {
-        let mut unnamed = Vec::new();
+        let mut unnamed: Vec<(Ino, Ino)> = Vec::new();
         for change in &changes {
             let folder = self
                 .folder_mut(change.folder)
@@ -442,7 +442,7 @@ impl Model {
             let before = set_name(&mut folder.current, &change.name, change.to);
             if let Some(inode) = before.and_then(|ino| self.inodes.get_mut(&ino)) {
                 inode.links -= 1;
-                unnamed.extend(before);
+                unnamed.extend(before.map(|ino| (change.folder, ino)));
             }
             if let Some(ino) = change.to {
                 if let Some(moved) = self.folder_mut(ino) {
@@ -454,13 +454,15 @@ impl Model {
                 }
             }
         }
+        let candidates = unnamed.iter().map(|(_, ino)| *ino).collect();
+        unnamed.retain(|(_, ino)| changes.iter().all(|change| change.to != Some(*ino)));
         self.pending.push(NameOp {
             changes,
             moves_folder,
             removes_folder,
-            unnames: unnamed.clone(),
+            unnames: unnamed,
         });
-        self.drop_unused(unnamed);
+        self.drop_unused(candidates);
     }
 
     /// Brings a change into the durable state.

@@ -26,8 +26,9 @@ pub struct NameOp {
     pub moves_folder: bool,
     /// An empty folder that is gone by this. It got empty first.
     pub removes_folder: Option<Ino>,
-    /// What lost a name by this. It got its other names first, so that it always has one.
-    pub unnames: Vec<Ino>,
+    /// What lost a name by this and got no other. It had its other names first, so that it always has one.
+    /// Each comes after the folder of the lost name.
+    pub unnames: Vec<(Ino, Ino)>,
 }
 
 impl NameOp {
@@ -35,8 +36,11 @@ impl NameOp {
         self.changes.iter().any(|change| change.folder == folder)
     }
 
+    /// Tells whether something goes from one folder to another.
     fn is_move(&self) -> bool {
-        self.changes.len() > 1
+        let mut folders = self.changes.iter().map(|change| change.folder);
+        let first = folders.next();
+        folders.any(|folder| Some(folder) != first)
     }
 
     /// Returns what gets a name by this, each after the folder of that name.
@@ -130,24 +134,32 @@ struct Needed {
     about: About,
     /// Folders that they removed, and so were emptied before.
     removed: BTreeSet<Ino>,
-    /// What they took a name from, and so may have got another before.
-    unnamed: BTreeSet<Ino>,
+    /// What they took a name from, and so may have got another before, with the folders of the lost names.
+    unnamed: BTreeMap<Ino, BTreeSet<Ino>>,
     /// Folders that hold the other names, or into which something moved. They must be somewhere then.
     targets: BTreeSet<Ino>,
 }
 
 impl Needed {
     fn add(&mut self, op: &NameOp) {
-        if op.is_move() || op.names().any(|(_, ino)| self.is_named(ino)) {
-            self.targets.extend(op.names().map(|(folder, _)| folder));
-        }
+        // Another name counts only where it can be reached. In the folder of the lost name it surely can.
+        let must_reach = |(folder, ino): (Ino, Ino)| {
+            let mut lost_in = self.unnamed.get(&ino).into_iter().flatten();
+            op.is_move() || self.targets.contains(&ino) || lost_in.any(|other| *other != folder)
+        };
+        let targets = op.names().filter(|name| must_reach(*name));
+        let targets: Vec<Ino> = targets.map(|(folder, _)| folder).collect();
+        self.targets.extend(targets);
+
         self.about.add(op);
         self.removed.extend(op.removes_folder);
-        self.unnamed.extend(&op.unnames);
+        for (folder, ino) in &op.unnames {
+            self.unnamed.entry(*ino).or_default().insert(*folder);
+        }
     }
 
     fn is_named(&self, ino: Ino) -> bool {
-        self.unnamed.contains(&ino) || self.targets.contains(&ino)
+        self.unnamed.contains_key(&ino) || self.targets.contains(&ino)
     }
 
     fn includes(&self, op: &NameOp) -> bool {
@@ -186,7 +198,10 @@ impl Lost {
             || op
                 .removes_folder
                 .is_some_and(|folder| self.folders.contains(&folder))
-            || op.unnames.iter().any(|ino| self.nameless.contains(ino))
+            || op
+                .unnames
+                .iter()
+                .any(|(_, ino)| self.nameless.contains(ino))
             || (op.is_move()
                 && op
                     .names()

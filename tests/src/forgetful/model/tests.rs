@@ -69,6 +69,35 @@ fn a_sync_of_a_folder_takes_along_what_its_changes_build_on() {
 }
 
 #[test]
+fn a_change_within_a_new_folder_does_not_make_that_folder_last() {
+    let mut model = Model::new(meta());
+    let a = folder(&mut model, ROOT, "a");
+    file(&mut model, a, "partial");
+    model
+        .rename((a, name("partial")), (a, name("final")), RenameTo::Replace)
+        .unwrap();
+    file(&mut model, a, "x");
+    model.unlink(a, name("x")).unwrap();
+    model.sync_folder(a).unwrap();
+    assert_eq!(strict(&model), set([]));
+    model.sync_folder(ROOT).unwrap();
+    assert_eq!(strict(&model), set(["a", "a/final"]));
+}
+
+#[test]
+fn what_moved_into_a_new_folder_is_in_one_of_the_two() {
+    let mut model = Model::new(meta());
+    file(&mut model, ROOT, "x");
+    model.sync_all();
+    let a = folder(&mut model, ROOT, "a");
+    model
+        .rename((ROOT, name("x")), (a, name("x")), RenameTo::Replace)
+        .unwrap();
+    model.sync_folder(a).unwrap();
+    assert_eq!(strict(&model), set(["a", "a/x"]));
+}
+
+#[test]
 fn a_removed_folder_took_its_content_along() {
     let mut model = Model::new(meta());
     let a = folder(&mut model, ROOT, "a");
