@@ -17,7 +17,7 @@ use crate::{bench, journals, output, units::parse_duration};
     name = "gazctl",
     version,
     max_term_width = 100,
-    disable_help_subcommand = false,
+    arg_required_else_help = true,
     after_help = AFTER_HELP
 )]
 pub(crate) struct Cli {
@@ -60,11 +60,11 @@ struct ClientArgs {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Lists, creates, appends to, reads and deletes journals
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = true)]
     Journals(journals::Command),
 
     /// Measures how fast a broker appends and reads
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = true)]
     Bench(bench::Command),
 
     /// Prints a script that completes the arguments in a shell

@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use gazette_client::{AppendError, ClientError, ErrorKind, ReadError};
+use gazette_client::{AppendError, ClientError, ErrorKind, Outcome, ReadError};
 use gazette_process::ExitStatus;
 
 /// Arguments that make no sense together, found after they were parsed.
@@ -26,6 +26,13 @@ pub(crate) fn usage(text: impl Into<String>) -> anyhow::Error {
 pub(crate) fn exit_status(error: &anyhow::Error) -> ExitStatus {
     if error.is::<UsageError>() {
         return ExitStatus::Usage;
+    }
+    let mut appends = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<AppendError>());
+    if appends.any(|append| append.outcome() != Outcome::NotDone) {
+        // Trying it again may do it twice.
+        return ExitStatus::Failed;
     }
     match kind(error) {
         Some(ErrorKind::Retry | ErrorKind::NoSpace) => ExitStatus::TryLater,

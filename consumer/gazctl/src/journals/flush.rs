@@ -3,7 +3,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use gazette_client::Client;
-use gazette_protocol::{AppendRequest, FragmentsRequest, append_request, list_response};
+use gazette_protocol::{AppendRequest, FragmentsRequest, Status, append_request, list_response};
 use tokio::time::Instant;
 
 use super::{append_nothing, each::for_each, is_fully_suspended};
@@ -61,7 +61,7 @@ async fn flush(
         return Ok("skipped: it has no store".to_owned());
     }
     if is_fully_suspended(&journal.spec) {
-        return Ok("all is stored: it is suspended".to_owned());
+        return Ok(SUSPENDED.to_owned());
     }
     let name = journal.spec.name;
     let request = AppendRequest {
@@ -70,11 +70,11 @@ async fn flush(
         suspend: append_request::Suspend::Keep.into(),
         ..AppendRequest::default()
     };
-    let head = append_nothing(client, request)
-        .await?
-        .commit
-        .unwrap_or_default()
-        .end;
+    let head = match append_nothing(client, request).await {
+        Ok(response) => response.commit.unwrap_or_default().end,
+        Err(error) if error.status() == Some(Status::Suspended) => return Ok(SUSPENDED.to_owned()),
+        Err(error) => return Err(error.into()),
+    };
     let deadline = Instant::now() + timeout;
     loop {
         let request = FragmentsRequest {
@@ -98,6 +98,8 @@ async fn flush(
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
+
+const SUSPENDED: &str = "all is stored, as it is suspended";
 
 /// Time between two looks at a journal's fragments.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -44,7 +44,7 @@ impl ResetHead {
 
 async fn reset(client: &Client, journal: list_response::Journal) -> anyhow::Result<String> {
     if is_fully_suspended(&journal.spec) {
-        return Ok("skipped: it is suspended, and its head is right when it wakes".to_owned());
+        return Ok(SUSPENDED.to_owned());
     }
     let name = journal.spec.name;
     let head = client.read_head(&name).await?.write_head;
@@ -59,6 +59,9 @@ async fn reset(client: &Client, journal: list_response::Journal) -> anyhow::Resu
         Err(error) if error.status() == Some(Status::WrongAppendOffset) => {
             Ok("an append was faster, so its head is right".to_owned())
         }
+        Err(error) if error.status() == Some(Status::Suspended) => Ok(SUSPENDED.to_owned()),
         Err(error) => Err(error.into()),
     }
 }
+
+const SUSPENDED: &str = "skipped: it is suspended, and its head is right when it wakes";

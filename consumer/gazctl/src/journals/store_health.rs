@@ -42,10 +42,8 @@ impl StoreHealth {
             output::print_json(&json!({"store": self.store, "healthy": healthy, "error": cause}))?;
         }
         if !healthy {
-            return Err(anyhow!(
-                "check store {}: {cause}; next: check the URL, and what the broker may do there",
-                self.store
-            ));
+            // The broker says what to do about it.
+            return Err(anyhow!("check store {}: {cause}", self.store));
         }
         if self.format == ResultFormat::Text {
             output::print(&format!("Fragment store {} is healthy\n", self.store))?;

@@ -1,6 +1,6 @@
 use clap::Args;
-use gazette_client::{AppendError, Client};
-use gazette_protocol::{AppendRequest, Status, append_request};
+use gazette_client::Client;
+use gazette_protocol::{AppendRequest, Status, append_request, journal_spec::suspend::Level};
 
 use super::{append_nothing, each::for_each};
 use crate::{
@@ -45,26 +45,31 @@ impl Suspend {
             listing.journals,
             self.format,
             |journal| async move {
+                let name = journal.spec.name;
                 let request = AppendRequest {
-                    journal: journal.spec.name,
+                    journal: name.clone(),
                     suspend: suspend.into(),
                     ..AppendRequest::default()
                 };
-                match append_nothing(client, request)
-                    .await
-                    .map(|response| response.status())
-                {
-                    Ok(Status::Suspended) => Ok("suspended"),
-                    Err(error) if is_suspended(&error) => Ok("suspended"),
-                    Ok(_) => Ok("asked; a journal with content that is in no store stays awake"),
-                    Err(error) => Err(error.into()),
+                match append_nothing(client, request).await {
+                    Err(error) if error.status() != Some(Status::Suspended) => {
+                        return Err(error.into());
+                    }
+                    Ok(_) | Err(_) => {}
                 }
+                let level = client
+                    .get_journal(&name)
+                    .await?
+                    .map(|found| found.spec.suspend_level());
+                anyhow::Ok(match level {
+                    Some(Level::Full) => "suspended, and no broker has it",
+                    Some(Level::Partial) => "suspended, and one broker has it",
+                    Some(Level::None) if self.force => "asked for; it is awake yet",
+                    Some(Level::None) => "stays awake, as it has content that is in no store",
+                    None => "was deleted meanwhile",
+                })
             },
         )
         .await
     }
-}
-
-fn is_suspended(error: &AppendError) -> bool {
-    error.status() == Some(Status::Suspended)
 }
