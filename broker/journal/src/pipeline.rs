@@ -333,12 +333,15 @@ impl Pipeline {
         self.gather();
     }
 
-    /// Notes that the local replica has made the proposal of a round durable, and with it those
-    /// of all earlier ones; or that it cannot, and neither any later one.
+    /// Notes that the local replica has made the proposal of a round durable; or that it cannot,
+    /// and neither those of any later one.
+    ///
+    /// Success is that of the one round. Earlier ones have their own: a roll-back, for one, is
+    /// durable at once, and says nothing of commits that are being synced.
     pub fn handle_durable(&mut self, ticket: Ticket, result: Result<(), LocalFailure>) {
         for round in &mut self.rounds {
             let is_meant = match result {
-                Ok(()) => round.ticket <= ticket,
+                Ok(()) => round.ticket == ticket,
                 Err(_) => round.ticket >= ticket,
             };
             if is_meant && round.local.is_none() {

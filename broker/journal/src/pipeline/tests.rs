@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use gazette_protocol::{Sha1Sum, Status, header};
 use proptest::prelude::*;
 
@@ -119,12 +121,15 @@ fn without_peers_the_local_replica_alone_decides() {
 }
 
 #[test]
-fn one_sync_of_the_disk_covers_earlier_rounds() {
+fn a_roll_back_acknowledges_no_commit_before_it() {
     let (mut pipeline, now) = (pipeline(1), start());
-    let tickets = [1, 2, 3].map(|end| pipeline.handle_settle(now, proposal(end)).unwrap());
-    pipeline.handle_durable(tickets[1], Ok(()));
+    let commit = pipeline.handle_settle(now, proposal(3)).unwrap();
+    let roll_back = pipeline.handle_settle(now, proposal(3)).unwrap();
+    pipeline.handle_durable(roll_back, Ok(()));
+    assert_eq!(gathered(&mut pipeline), []);
+    assert_eq!(pipeline.acknowledged(), 0);
+    pipeline.handle_durable(commit, Ok(()));
     assert_eq!(gathered(&mut pipeline), [(0, true), (1, true)]);
-    assert_eq!(pipeline.acknowledged(), 2);
 }
 
 #[test]
@@ -180,7 +185,9 @@ fn rounds_are_gathered_in_order_from_all_replicas() {
     let tickets = [3, 6].map(|end| pipeline.handle_settle(now, proposal(end)).unwrap());
     pipeline.handle_reply(0, ok());
     pipeline.handle_reply(0, ok());
-    pipeline.handle_durable(tickets[1], Ok(()));
+    for ticket in tickets {
+        pipeline.handle_durable(ticket, Ok(()));
+    }
     assert_eq!(gathered(&mut pipeline), []);
     pipeline.handle_reply(1, ok());
     assert_eq!(gathered(&mut pipeline), [(0, true)]);
@@ -272,6 +279,7 @@ fn a_peer_that_is_late_breaks_the_pipeline() {
     let later = now + Duration::from_secs(1);
     let second = pipeline.handle_settle(later, proposal(6)).unwrap();
     pipeline.handle_durable(second, Ok(()));
+    pipeline.handle_durable(first, Ok(()));
     pipeline.handle_reply(0, ok());
     pipeline.handle_reply(0, ok());
     outputs(&mut pipeline);
@@ -360,7 +368,9 @@ fn a_disk_that_fails_loses_all_later_rounds() {
 fn a_commit_that_a_peer_refuses_fails_it_and_all_later_ones() {
     let (mut pipeline, now) = (pipeline(2), start());
     let tickets = [3, 6].map(|end| pipeline.handle_settle(now, proposal(end)).unwrap());
-    pipeline.handle_durable(tickets[1], Ok(()));
+    for ticket in tickets {
+        pipeline.handle_durable(ticket, Ok(()));
+    }
     pipeline.handle_reply(0, mismatch(0, 3));
     pipeline.handle_reply(0, ok());
     assert_eq!(gathered(&mut pipeline), [(0, false), (1, false)]);
@@ -451,7 +461,7 @@ proptest! {
         let mut pipeline = pipeline(members);
         let mut now = start();
         let mut scattered = 0u64;
-        let mut durable = 0u64;
+        let mut durable = BTreeSet::new();
         let mut replied = vec![0u64; members - 1];
         let mut ends: Vec<(u64, bool)> = Vec::new();
         // The end is forced: streams close, and then time passes.
@@ -473,12 +483,16 @@ proptest! {
                     }
                 }
                 Step::Durable(back, is_ok) => {
-                    let next = scattered.saturating_sub(back).max(durable);
-                    if is_ok && next > durable {
-                        durable = next;
-                        pipeline.handle_durable(Ticket(next - 1), Ok(()));
-                    } else if !is_ok && durable < scattered {
-                        pipeline.handle_durable(Ticket(durable), Err(LocalFailure::Disk));
+                    let at = scattered.saturating_sub(1 + back);
+                    if is_ok && at < scattered {
+                        durable.insert(at);
+                        pipeline.handle_durable(Ticket(at), Ok(()));
+                    } else if !is_ok {
+                        // Whatever is not durable never will be.
+                        let first = (0..scattered).find(|at| !durable.contains(at));
+                        for ticket in first.into_iter().map(Ticket) {
+                            pipeline.handle_durable(ticket, Err(LocalFailure::Disk));
+                        }
                     }
                 }
                 Step::Fail(peer) => pipeline.handle_peer_failure(peer, PeerFailure::Broken),
@@ -493,7 +507,7 @@ proptest! {
                 prop_assert_eq!(ticket, u64::try_from(ends.len()).unwrap(), "in order, once");
                 if agreed {
                     prop_assert!(ends.last().is_none_or(|last| last.1), "none after a failure");
-                    prop_assert!(ticket < durable);
+                    prop_assert!(durable.contains(&ticket));
                     prop_assert!(replied.iter().all(|count| ticket < *count));
                 }
                 ends.push((ticket, agreed));

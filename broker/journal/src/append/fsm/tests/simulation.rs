@@ -329,6 +329,8 @@ impl Simulation {
                 pipeline::Output::CloseSend { .. } => {}
                 pipeline::Output::Gathered(gathered) => {
                     if gathered.result == Ok(SyncOutcome::Agreed) {
+                        let is_late = self.disk.contains(&gathered.ticket);
+                        assert!(!is_late, "what is acknowledged is durable");
                         self.publish(&gathered.proposal);
                     }
                     self.gathered
@@ -507,7 +509,11 @@ impl Simulation {
         }
         self.runs[at].commits += usize::from(purpose == Purpose::Commit);
         let ticket = self.pipeline().handle_settle(now, proposal)?;
-        self.disk.push_back(ticket);
+        if purpose == Purpose::RollBack {
+            self.pipeline().handle_durable(ticket, Ok(()));
+        } else {
+            self.disk.push_back(ticket);
+        }
         self.runs[at].ticket = Some((self.pipelines, ticket));
         Ok(())
     }
