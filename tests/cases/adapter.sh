@@ -11,18 +11,22 @@ done
 
 BASE=$(mktemp -d -t gazfs-case-XXXXXX)
 DATA=$BASE/broker          # of the broker
-S=$DATA/fragments          # behind file:///
-J=$BASE/journals           # the mount
+MOUNT=$BASE/journals
+# Cases call their journals t/c, which is too short a name by itself: all are below this folder.
+P=case
+S=$DATA/fragments/$P       # of them behind file:///
+J=$MOUNT/$P
 D=$BASE/recorded           # recorded directories: a later release
-mkdir -p "$J" "$D" "$DATA"
+mkdir -p "$MOUNT" "$D" "$DATA"
 BROKER_PID='' MOUNT_PID='' PROXY_PID=''
 
 free_port() { python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])'; }
 PORT=$(free_port)
 PROXY_PORT=$(free_port)
 DIRECT=http://127.0.0.1:$PORT
-B=http://127.0.0.1:$PROXY_PORT
-export BROKER_ADDRESS=$B
+PROXY=http://127.0.0.1:$PROXY_PORT
+B=$PROXY/$P
+export BROKER_ADDRESS=$PROXY
 
 no() { if "$@" >/dev/null 2>&1; then return 1; fi; }
 same() { diff -r -x '*-shm' "$1" "$2"; }
@@ -31,13 +35,19 @@ wait_for() { # SECONDS CMD...
   local end=$((SECONDS + $1)); shift
   until "$@" >/dev/null 2>&1; do [ $SECONDS -lt $end ] || { echo "adapter: waited in vain for: $*" >&2; return 1; }; sleep 0.1; done
 }
-gone() { ! kill -0 "$1" 2>/dev/null; }
+# Ended, also where nobody reaps orphans.
+gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null; }
+# Starts a program that is no child of the case's shell: its `wait` shall wait for its own only.
+daemon() { # LOG CMD...: sets DAEMON_PID
+  local log=$1; shift
+  DAEMON_PID=$( "$@" >>"$log" 2>&1 </dev/null & echo $! )
+}
 
 # --- the broker, and a proxy before it whose connections can be dropped ---
 bstart() {
-  "$BIN/gazette" serve --embedded "$DATA" --broker.host 127.0.0.1 --broker.port "$PORT" \
-    >>"$BASE/broker.log" 2>&1 &
-  BROKER_PID=$!
+  daemon "$BASE/broker.log" "$BIN/gazette" serve --embedded "$DATA" \
+    --broker.host 127.0.0.1 --broker.port "$PORT"
+  BROKER_PID=$DAEMON_PID
   wait_for 30 curl -sf "$DIRECT/debug/ready"
 }
 bstop() { kill -TERM "$BROKER_PID"; wait_for 60 gone "$BROKER_PID"; }
@@ -48,9 +58,9 @@ brestart() { bstop "$@"; bstart "$@"; }
 brestart_primary() { brestart all; }
 balive() { kill -0 "$BROKER_PID" && curl -sf -m 5 "$DIRECT/debug/ready" >/dev/null; }
 brss() { awk '/^VmRSS:/ {print $2}' "/proc/$BROKER_PID/status"; }
-burl() { echo "$DIRECT"; }
+burl() { echo "$DIRECT/$P"; }
 start_proxy() {
-  python3 - "$PROXY_PORT" "$PORT" <<'P' &
+  cat >"$BASE/proxy.py" <<'P'
 import asyncio, signal, sys
 links = set()
 async def pump(reader, writer):
@@ -72,8 +82,9 @@ async def main():
     async with await asyncio.start_server(serve, "127.0.0.1", int(sys.argv[1])) as s: await s.serve_forever()
 asyncio.run(main())
 P
-  PROXY_PID=$!
-  wait_for 10 curl -sf "$B/debug/ready"
+  daemon "$BASE/proxy.log" python3 "$BASE/proxy.py" "$PROXY_PORT" "$PORT"
+  PROXY_PID=$DAEMON_PID
+  wait_for 10 curl -sf "$PROXY/debug/ready"
 }
 bdropconns() { kill -USR1 "$PROXY_PID"; sleep 0.2; }
 
@@ -84,7 +95,7 @@ spec() { # NAME [key=value ...] → a YAML spec
     store=*) store=$(store_url "${arg#store=}") ;; codec=*) codec=${arg#codec=} ;; flags=*) flags=${arg#flags=} ;;
     *) echo "adapter: jcreate does not know $arg" >&2; return 1 ;; esac; done
   cat <<Y
-- name: $name
+- name: $P/$name
   replication: 1
   flags: $flags
   fragment: {length: 67108864, compression_codec: $codec, stores: ["$store"], refresh_interval: 1s}
@@ -97,15 +108,15 @@ japply() { tree | "$BIN/gazctl" journals apply --specs - >/dev/null; }
 seen() { [ -e "$J/$1" ]; }
 jcreate() { spec "$@" | japply; wait_for 10 seen "$1"; }
 jcreate_bulk() { local n; sort -u | while read -r n; do spec "$n"; done | { tree; } | "$BIN/gazctl" journals apply --specs - --max-txn-size 100 >/dev/null; sleep 1; }
-jdelete() { "$BIN/gazctl" journals delete -l "name=$1" --fragments >/dev/null; }
-jlist() { "$BIN/gazctl" journals list -o json | python3 -c 'import json,sys; [print(j["spec"]["name"]) for j in json.load(sys.stdin)["journals"]]'; }
-jread() { curl -sf "$DIRECT/$1"; }
-field() { "$BIN/gazctl" journals list -l "name=$1" -o json | python3 -c '
+jdelete() { "$BIN/gazctl" journals delete -l "name=$P/$1" --fragments >/dev/null; }
+jlist() { "$BIN/gazctl" journals list -o json | python3 -c 'import json,sys; [print(j["spec"]["name"].removeprefix("case/")) for j in json.load(sys.stdin)["journals"]]'; }
+jread() { curl -sf "$DIRECT/$P/$1"; }
+field() { "$BIN/gazctl" journals list -l "name=$P/$1" -o json | python3 -c '
 import json,sys
 j=json.load(sys.stdin)["journals"][0]
 print({"revision": j["mod_revision"], "suspend": ((j["spec"].get("suspend") or {}).get("level") or "NONE")}[sys.argv[1]])' "$2"; }
 jstate() { case $(field "$1" suspend) in NONE) echo active ;; *) echo suspended ;; esac; }
-jsuspend() { "$BIN/gazctl" journals suspend -l "name=$1" -f >/dev/null; wait_for 10 is_suspended "$1"; }
+jsuspend() { "$BIN/gazctl" journals suspend -l "name=$P/$1" -f >/dev/null; wait_for 10 is_suspended "$1"; }
 is_suspended() { [ "$(jstate "$1")" = suspended ]; }
 rewrite() { # NAME key=value ...: the spec anew, at any revision
   local name=$1
@@ -114,9 +125,9 @@ rewrite() { # NAME key=value ...: the spec anew, at any revision
 jsetstore() { rewrite "$1" "store=$2"; sleep 0.5; }
 breadonly() { rewrite "$1" flags=O_RDONLY; sleep 0.5; }
 bwritable() { rewrite "$1" flags=O_RDWR; sleep 0.5; }
-papp() { curl -sS -f -X PUT -T - -H 'Expect:' "$DIRECT/$1"; }
-follow() { local name=$1; shift; "$BIN/gazctl" journals read -b -l "name=$name" "$@"; }
-bflush() { "$BIN/gazctl" journals flush -l "name=$1" --timeout 30s >/dev/null; }
+papp() { curl -sS -f -X PUT -T - -H 'Expect:' "$DIRECT/$P/$1"; }
+follow() { local name=$1; shift; "$BIN/gazctl" journals read -b -l "name=$P/$name" "$@"; }
+bflush() { "$BIN/gazctl" journals flush -l "name=$P/$1" --timeout 30s >/dev/null; }
 put_fragment() { later put_fragment; }
 
 # --- recorded directories: a later release ---
@@ -125,14 +136,14 @@ for f in rmount rumount rkill rpause rresume rrecover rstandby rpromote rhandoff
 done
 
 start_mount() {
-  "$BIN/gazfs" mount "$J" --broker "$B" --allow-delete >>"$BASE/mount.log" 2>&1 &
-  MOUNT_PID=$!
-  wait_for 20 mountpoint -q "$J"
+  daemon "$BASE/mount.log" "$BIN/gazfs" mount "$MOUNT" --broker "$PROXY" --allow-delete
+  MOUNT_PID=$DAEMON_PID
+  wait_for 20 mountpoint -q "$MOUNT"
 }
 finish() {
   for p in "$BROKER_PID" "$MOUNT_PID"; do [ -z "$p" ] || kill -CONT "$p" || true; done
   [ -z "$MOUNT_PID" ] || { kill -TERM "$MOUNT_PID" || true; wait_for 5 gone "$MOUNT_PID" || kill -9 "$MOUNT_PID"; }
-  mountpoint -q "$J" && umount -l "$J"
+  mountpoint -q "$MOUNT" && umount -l "$MOUNT"
   [ -z "$BROKER_PID" ] || { kill -TERM "$BROKER_PID" || true; wait_for 10 gone "$BROKER_PID" || kill -9 "$BROKER_PID"; }
   [ -z "$PROXY_PID" ] || kill -9 "$PROXY_PID"
   [ -n "${GAZFS_KEEP:-}" ] || rm -rf "$BASE"
