@@ -33,11 +33,11 @@ fn what_is_well_assigned_stays() {
     let members = [("a#1", 9), ("a#2", 9), ("b#1", 9)];
     let problem = problem(
         &members,
-        &[(2, &[2, 0]), (2, &[1, 2]), (1, &[2]), (3, &[0, 1, 2])],
+        &[(2, &[2, 0]), (2, &[1, 2]), (1, &[0]), (3, &[0, 1, 2])],
     );
     assert_eq!(
         desired(&problem),
-        [vec![0, 2], vec![1, 2], vec![2], vec![0, 1, 2]]
+        [vec![0, 2], vec![1, 2], vec![0], vec![0, 1, 2]]
     );
 }
 
@@ -71,6 +71,25 @@ fn load_is_in_proportion_to_limits() {
         counts[members[0]] += 1;
     }
     assert_eq!(counts, [2, 4, 6]);
+}
+
+#[test]
+fn a_new_member_gets_its_share_and_nothing_else_moves() {
+    let members = [("a#1", 100), ("b#1", 100), ("c#1", 100)];
+    let problem = problem(&members, &vec![(2, [0, 1].as_slice()); 30]);
+    let solution = desired(&problem);
+    let count = |member| {
+        solution
+            .iter()
+            .filter(|members| members.contains(&member))
+            .count()
+    };
+    assert_eq!([count(0), count(1), count(2)], [20, 20, 20]);
+    let moved: usize = solution
+        .iter()
+        .map(|members| members.iter().filter(|m| **m == 2).count())
+        .sum();
+    assert_eq!(moved, 20);
 }
 
 #[test]
@@ -131,7 +150,61 @@ fn any_problem() -> impl Strategy<Value = Problem> {
     })
 }
 
+/// Most replicas that can be placed, by augmenting paths of the plainest kind.
+fn most_replicas(problem: &Problem) -> usize {
+    fn place(
+        problem: &Problem,
+        held: &mut Vec<BTreeSet<usize>>,
+        seen: &mut BTreeSet<usize>,
+        item: usize,
+    ) -> bool {
+        for member in 0..problem.members.len() {
+            if held[member].contains(&item) || !seen.insert(member) {
+                continue;
+            }
+            if held[member].len() < problem.members[member].limit {
+                held[member].insert(item);
+                return true;
+            }
+            for other in held[member].clone() {
+                if place(problem, held, seen, other) {
+                    held[member].remove(&other);
+                    held[member].insert(item);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+    let mut held = vec![BTreeSet::new(); problem.members.len()];
+    let mut placed = 0;
+    for (item, ProblemItem { replication, .. }) in problem.items.iter().enumerate() {
+        for _ in 0..*replication {
+            placed += usize::from(place(problem, &mut held, &mut BTreeSet::new(), item));
+        }
+    }
+    placed
+}
+
+#[test]
+fn a_chain_of_moves_makes_room_where_members_are_nearly_full() {
+    // The last item can go to the first member only, and there is room at the last one only.
+    let members = [("a#1", 1), ("a#2", 1), ("a#3", 2)];
+    let mut problem = problem(&members, &[(1, &[0]), (1, &[1]), (2, &[2])]);
+    problem.items[2].current = vec![2, 1];
+    problem.items[1].current = vec![0];
+    problem.items[0].current = vec![2];
+    let solution = solve(&problem);
+    assert_eq!(solution.shortfall, 0, "{solution:?}");
+}
+
 proptest! {
+    #[test]
+    fn as_many_replicas_are_placed_as_can_be(problem in any_problem()) {
+        let placed: usize = solve(&problem).desired.iter().map(Vec::len).sum();
+        prop_assert_eq!(placed, most_replicas(&problem));
+    }
+
     #[test]
     fn solutions_keep_the_rules(problem in any_problem()) {
         let solution = solve(&problem);
