@@ -4,13 +4,13 @@ use std::{
     collections::BTreeMap,
     fmt,
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
 use gazette_protocol::{AppendRequest, AppendResponse, LabelSet};
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 
 use crate::{
     AppendCause, AppendContent, AppendError, AppendParams, Client, Outcome,
@@ -66,6 +66,8 @@ struct Shared {
     client: Client,
     options: AppendServiceOptions,
     state: Mutex<State>,
+    /// The runtime of the first append, as an append may be dropped outside of any.
+    runtime: OnceLock<Handle>,
 }
 
 struct State {
@@ -153,6 +155,7 @@ impl AppendService {
                 client,
                 options,
                 state,
+                runtime: OnceLock::new(),
             }),
         }
     }
@@ -334,7 +337,8 @@ impl Shared {
                     if report.is_some_and(|(journal, _)| journal == &*job.journal) {
                         next = Some(job);
                     } else {
-                        drop(tokio::spawn(Arc::clone(self).run(job)));
+                        let runtime = self.runtime.get_or_init(Handle::current);
+                        drop(runtime.spawn(Arc::clone(self).run(job)));
                     }
                 }
                 QueueOutput::Landed { entry, begin, end } => {

@@ -361,9 +361,13 @@ impl Client {
 
     async fn in_time<T>(&self, call: impl Future<Output = Result<T, Cause>>) -> Result<T, Cause> {
         let limit = self.inner.options.call_timeout;
-        timeout(limit, call)
+        let result = timeout(limit, call)
             .await
-            .unwrap_or(Err(Cause::Timeout(limit)))
+            .unwrap_or(Err(Cause::Timeout(limit)));
+        if let Err(Cause::Rpc(status)) = &result {
+            self.router().calm(status);
+        }
+        result
     }
 
     fn rpc_failed(&self, journal: &str, status: tonic::Status) -> Cause {

@@ -341,3 +341,33 @@ async fn the_same_holds_when_connections_are_cut() {
     let content = String::from_utf8(broker.content("app/log")).unwrap();
     assert_eq!(content, records(500));
 }
+
+#[test]
+fn an_append_may_be_taken_back_outside_of_the_runtime() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let broker = broker();
+    let options = AppendServiceOptions {
+        max_journal_bytes: 1000,
+        ..AppendServiceOptions::default()
+    };
+    let service = AppendService::new(broker.client(), options);
+    broker.inject(Call::Append, [Fault::Delay(Duration::from_millis(50))]);
+    let append = |length| {
+        service.append(
+            "app/log",
+            vec![b'x'; length].into(),
+            AppendParams::default(),
+        )
+    };
+    let (first, second, third) = {
+        let _context = runtime.enter();
+        (append(700), append(700), append(10))
+    };
+    drop(second);
+    let third = runtime.block_on(third);
+    runtime
+        .block_on(async { first.await.wait().await })
+        .unwrap();
+    runtime.block_on(third.wait()).unwrap();
+    assert_eq!(broker.head("app/log"), 710);
+}
