@@ -27,19 +27,20 @@ pub(super) async fn show(operation: &'static str, window: Window, counters: Arc<
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The rate that is shown is that of the last second or so.
     let mut before = (begun, 0, 0);
+    let mut line = "warming up".to_owned();
     loop {
         let now = ticks.tick().await;
         let operations = counters.operations.load(Ordering::Relaxed);
         let bytes = counters.bytes.load(Ordering::Relaxed);
         let errors = counters.errors.load(Ordering::Relaxed);
-        let line = if now < window.begin {
-            "warming up".to_owned()
-        } else {
-            let seconds = (now - before.0.max(window.begin)).as_secs_f64();
+        let elapsed = now.saturating_duration_since(before.0.max(window.begin));
+        // A rate over less time would be noise.
+        if elapsed >= RATE_MIN {
+            let seconds = elapsed.as_secs_f64();
             let rate = per_second(operations - before.1, seconds);
             let mib = per_second(bytes - before.2, seconds) / MIB;
-            format!("{rate:.0} {operation}s/s  {mib:.1} MiB/s  {errors} errors")
-        };
+            line = format!("{rate:.0} {operation}s/s  {mib:.1} MiB/s  {errors} errors");
+        }
         if now - before.0 >= LINE_INTERVAL {
             before = (now, operations, bytes);
         }
@@ -47,7 +48,7 @@ pub(super) async fn show(operation: &'static str, window: Window, counters: Arc<
         match &bar {
             Some(bar) => {
                 bar.set_position(millis(elapsed));
-                bar.set_message(line);
+                bar.set_message(line.clone());
             }
             None => output::complain(&format!("{:>4.0} s  {line}", elapsed.as_secs_f64())),
         }
@@ -72,5 +73,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Shortest time whose rate is shown.
+const RATE_MIN: Duration = Duration::from_millis(500);
 const BAR_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(1);

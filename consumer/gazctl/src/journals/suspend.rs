@@ -11,11 +11,12 @@ use crate::{
 /// Releases the brokers of journals that are not written
 ///
 /// A suspended journal keeps its content, and costs no broker anything. It is read from its stores,
-/// and the next append wakes it. A journal is suspended if all of its content is in a store; what is
-/// not is left alone, unless --force writes it there first.
+/// and the next append wakes it. A journal is suspended if its last content has been in a store for
+/// as long as its flush interval, or for a day if it has none. Others are left alone, unless --force
+/// stores what is not stored yet and suspends them now.
 #[derive(Debug, Args)]
 #[command(after_help = format!("Examples:
-  gazctl journals suspend -l prefix=archive/        those that have nothing left to store
+  gazctl journals suspend -l prefix=archive/        those that are not in use
   gazctl journals suspend -l name=app/log --force   store the rest now, and suspend
 
 {SELECTOR_HELP}"))]
@@ -23,7 +24,7 @@ pub(crate) struct Suspend {
     #[command(flatten)]
     selector: RequiredSelector,
 
-    /// Suspend also what has content that is in no store yet, which is stored first
+    /// Suspend also what is in use; content that is in no store yet is stored first
     #[arg(short, long)]
     force: bool,
 
@@ -65,7 +66,9 @@ impl Suspend {
                     Some(Level::Full) => "suspended, and no broker has it",
                     Some(Level::Partial) => "suspended, and one broker has it",
                     Some(Level::None) if self.force => "asked for; it is awake yet",
-                    Some(Level::None) => "stays awake, as it has content that is in no store",
+                    Some(Level::None) => {
+                        "stays awake, as its last content was not stored for long enough"
+                    }
                     None => "was deleted meanwhile",
                 })
             },
