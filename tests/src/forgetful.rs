@@ -11,7 +11,8 @@
 //! Everything else is forgotten or, with a seed, some of it: pages of 4 KiB, lengths of files, and names in any order
 //! that does not tear apart what builds on each other. With a seed, pages are also written back now and then.
 //!
-//! After the cut every call fails with EIO. [`Guard::survivors`] then shows what a machine would find when it starts
+//! After the cut every call fails with EIO, and a process that touches a mapping of a file gets SIGBUS, so do not map
+//! files of it in the process of a test. [`Guard::survivors`] then shows what a machine would find when it starts
 //! again.
 
 pub mod content;
