@@ -24,7 +24,7 @@ use gazette_protocol::{
     AppendRequest, AppendResponse, Header, JournalSpec, Route, Status, Validate as _, journal_name,
     journal_spec,
 };
-use gazette_wal::{Ack, Commit, Content, INLINE_MAX_BYTES, LogError, Roll};
+use gazette_wal::{Ack, Commit, Content, INLINE_MAX_BYTES, Roll};
 use prost::Message as _;
 use tokio::{
     sync::{oneshot, watch},
@@ -386,27 +386,13 @@ impl Shell<'_> {
             Some(durable) => durable.await,
             None => Ok(()),
         };
-        self.durable(ticket, &durable);
+        replica.durable(ticket, &durable);
         tokio::select! {
             biased;
             gathered = gathered => Input::Synced(gathered.unwrap_or(Err(PipelineError::Closed))),
             () = at(until) => Input::TimedOut,
             () = gone(&mut self.client_gone) => Input::Cancelled,
         }
-    }
-
-    /// The local replica has, or has not, made a round durable.
-    fn durable(&self, ticket: Ticket, result: &Result<(), LogError>) {
-        let result = result.as_ref().map(|()| ()).map_err(|error| {
-            tracing::error!(journal = self.journal, err = %error, "cannot record an append");
-            LocalFailure::Disk
-        });
-        let replica = self.replica();
-        let mut lines = replica.lines();
-        if let Ok(pipeline) = lines.pipeline() {
-            pipeline.handle_durable(ticket, result);
-        }
-        replica.follow_lines(lines);
     }
 
     async fn update_assignments(&mut self, route: &Route, until: Instant) -> Input {
@@ -625,8 +611,20 @@ impl Shell<'_> {
         else {
             return Input::Acknowledged(Err(PipelineError::Closed));
         };
-        let recorded = durable.await;
-        self.durable(ticket, &recorded);
+        let replica = Arc::clone(self.replica());
+        let mut recording = Box::pin(async move { replica.durable(ticket, &durable.await) });
+        tokio::select! {
+            biased;
+            () = &mut recording => {}
+            () = at(until) => {
+                // The disk is stuck. Should it recover, the round must still end.
+                self.service.tasks().spawn("record an append", async move {
+                    recording.await;
+                    Ok(())
+                });
+                return Input::TimedOut;
+            }
+        }
         tokio::select! {
             biased;
             gathered = gathered => Input::Acknowledged(match gathered {

@@ -111,14 +111,13 @@ impl Reading {
                                 Then::End => {}
                                 Then::Content(content) => {
                                     let sending = self.open(&here.journal, content).await?;
-                                    self.state = match sending {
-                                        Some(sending) => State::Sending(here, sending),
+                                    let Some(sending) = sending else {
                                         // It was stored meanwhile: the index knows where.
-                                        None => State::Between(here),
-                                    };
-                                    if matches!(self.state, State::Between(_)) {
+                                        here.read.take_back(*response);
+                                        self.state = State::Between(here);
                                         continue;
-                                    }
+                                    };
+                                    self.state = State::Sending(here, sending);
                                 }
                             }
                             return Ok(Some(*response));

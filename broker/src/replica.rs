@@ -13,12 +13,13 @@ use gazette_allocator::{Brokers, Decoded, Keys, State};
 use gazette_journal::{
     append::fsm::Held,
     fragment::{Index, index::Summary, spool::Completed},
+    pipeline::{LocalFailure, Ticket},
 };
 use gazette_keyspace::Mirror;
 use gazette_process::TaskGroup;
 use gazette_protocol::{Fragment, JournalSpec};
 use gazette_stores::Stores;
-use gazette_wal::{Ack, JournalLog, Log, RecoveredJournal, SpoolFile};
+use gazette_wal::{Ack, JournalLog, Log, LogError, RecoveredJournal, SpoolFile};
 use tokio::sync::{Notify, OwnedMutexGuard, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -265,6 +266,19 @@ impl Replica {
             self.index_version.send_modify(|version| *version += 1);
         }
         self.lines_changed.notify_waiters();
+    }
+
+    /// This replica has, or has not, made a round of its pipeline durable.
+    pub(crate) fn durable(&self, ticket: Ticket, result: &Result<(), LogError>) {
+        let result = result.as_ref().map(|()| ()).map_err(|error| {
+            tracing::error!(journal = self.name, err = %error, "cannot record an append");
+            LocalFailure::Disk
+        });
+        let mut lines = self.lines();
+        if let Ok(pipeline) = lines.pipeline() {
+            pipeline.handle_durable(ticket, result);
+        }
+        self.follow_lines(lines);
     }
 
     /// A fragment was closed. It is stored once its roll is in the log and all replicas have it.
