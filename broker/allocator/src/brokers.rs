@@ -1,5 +1,8 @@
 //! Clusters of brokers: journals are assigned to brokers, and routes say how far they got.
 
+#[cfg(test)]
+mod tests;
+
 use gazette_keyspace::DecodeError;
 use gazette_protocol::{
     BrokerSpec, JournalSpec, MAX_REPLICATION, Route, Validate, process_spec::Id,
