@@ -69,3 +69,25 @@ Selectors:
   tag                        it is there, with any value
   !tag  or  tag notin (red)  it is not there, or has none of these
 Several are joined by commas, and all of them must hold.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_of_the_help_are_selectors() {
+        let mut parsed = 0;
+        for line in SELECTOR_HELP
+            .lines()
+            .filter_map(|line| line.strip_prefix("  "))
+        {
+            let (examples, _) = line.split_at(27.min(line.len()));
+            for example in examples.split("  or  ") {
+                let selector: Selector = example.trim().parse().unwrap();
+                assert!(!selector.0.is_empty(), "{example}");
+                parsed += 1;
+            }
+        }
+        assert_eq!(parsed, 7);
+    }
+}

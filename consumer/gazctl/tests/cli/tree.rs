@@ -1,5 +1,7 @@
 //! Journals and their tree.
 
+use std::io::{BufRead, BufReader};
+
 use gazette_client::fake::{Call, Fault};
 use gazette_protocol::Status;
 use serde_json::Value;
@@ -107,4 +109,34 @@ fn a_failure_after_the_first_transaction_says_how_far_it_got() {
     house
         .run_with("journals apply --max-txn-size 1", TREE.as_bytes())
         .failed(1, &["1 of 2 changes were applied: apply app/errors: "]);
+}
+
+#[test]
+fn a_watch_lists_again_whenever_something_changes() {
+    let house = House::new(&["app/access"]);
+    let mut child = house
+        .command("journals list --watch -o json")
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut next = || {
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let listing: Value = serde_json::from_str(&line).unwrap();
+        let journals = listing["journals"].as_array().unwrap().iter();
+        journals
+            .map(|journal| journal["spec"]["name"].to_string())
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    assert_eq!(next(), "\"app/access\"");
+    house.broker.create("app/errors");
+    assert_eq!(next(), "\"app/access\",\"app/errors\"");
+    house.server.cut();
+    house.broker.delete("app/access");
+    assert_eq!(next(), "\"app/errors\"");
+    // Nobody reads the next one, which ends it well.
+    drop(out);
+    house.broker.create("app/last");
+    assert!(child.wait().unwrap().success());
 }
