@@ -10,7 +10,7 @@ use gazette_protocol::{
     apply_request, duration, journal_spec,
 };
 use gazette_tests::workload::{self, Acknowledged};
-use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 /// Writers at a time.
 pub(crate) const WRITERS: u32 = 16;

@@ -16,7 +16,7 @@ mod round;
 use std::process::ExitCode;
 
 use clap::Parser;
-use rand::Rng as _;
+use rand::RngExt as _;
 
 use self::round::{Campaign, Ending, Outcome};
 

@@ -12,7 +12,7 @@ use gazette_tests::{
     forgetful,
     workload::{self, Damage},
 };
-use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use tempfile::TempDir;
 
 use crate::{
