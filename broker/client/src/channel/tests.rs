@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::{
-    Client, ClientOptions, ErrorKind, Outcome, ReadEvent,
+    Client, ClientOptions, ErrorKind, Outcome, ReadEvent, RouteCacheOptions,
     fake::{Call, FakeBroker, Fault},
 };
 
@@ -231,4 +231,51 @@ async fn many_followers_do_not_use_up_the_connection_of_the_appends() {
     for follower in followers {
         follower.abort();
     }
+}
+
+#[tokio::test]
+async fn calls_go_to_the_broker_of_the_journal_and_to_the_default_one_if_that_is_away() {
+    let broker = broker();
+    let folder = tempfile::tempdir().unwrap();
+    let default = broker.serve_unix(&folder.path().join("s")).unwrap();
+    // What it advertises from now on.
+    let member = broker.serve_tcp().await.unwrap();
+    let options = ClientOptions {
+        route_cache: RouteCacheOptions {
+            size: 10,
+            ..RouteCacheOptions::default()
+        },
+        ..ClientOptions::default()
+    };
+    let client = Client::connect(default.endpoint(), options).unwrap();
+    assert!(client.is_routing());
+    client.append(append(), "1").await.unwrap();
+
+    // The default broker is not needed for a journal of which the route is known.
+    default.freeze();
+    client.append(append(), "2").await.unwrap();
+    let mut reader = client.reader(read());
+    while !matches!(
+        reader.next().await.unwrap(),
+        Some(ReadEvent::Content { .. })
+    ) {}
+    default.thaw();
+
+    drop(member);
+    // It may be sent before the end of the connection is noticed.
+    while let Err(error) = client.append(append(), "3").await {
+        assert_eq!(error.outcome(), Outcome::Unknown);
+        assert_eq!(broker.head("app/log"), 2);
+    }
+    let mut reader = client.retry_reader(ReadRequest {
+        end_offset: 3,
+        ..read()
+    });
+    let mut content = Vec::new();
+    while let Some(event) = reader.next().await.unwrap() {
+        if let ReadEvent::Content { bytes, .. } = event {
+            content.extend_from_slice(&bytes);
+        }
+    }
+    assert_eq!(content, b"123");
 }
