@@ -196,28 +196,25 @@ impl<X> Ledger<X> {
             first_append,
             complete,
         } = state;
-        match journal.spools.get_mut(&spool_id) {
-            Some(spool) => {
-                spool.fragment = fragment;
-                spool.registers = registers;
-                spool.first_append = first_append;
-                spool.complete = complete;
-                spool.recorded_in = generation;
-            }
-            None => {
-                let spool = Spool {
-                    fragment,
-                    registers,
-                    first_append,
-                    complete,
-                    extra: extra(),
-                    recorded_in: generation,
-                    inline_since: None,
-                    syncing_since: None,
-                };
-                journal.spools.insert(spool_id, spool);
-            }
+        if let Some(spool) = journal.spools.get_mut(&spool_id) {
+            spool.fragment = fragment;
+            spool.registers = registers;
+            spool.first_append = first_append;
+            spool.complete = complete;
+            spool.recorded_in = generation;
+            return;
         }
+        let spool = Spool {
+            fragment,
+            registers,
+            first_append,
+            complete,
+            extra: extra(),
+            recorded_in: generation,
+            inline_since: None,
+            syncing_since: None,
+        };
+        journal.spools.insert(spool_id, spool);
     }
 
     /// The record of a roll: the new state of the journal and of the completed spool.
@@ -246,11 +243,12 @@ impl<X> Ledger<X> {
     pub(crate) fn roll(
         &mut self,
         generation: u64,
-        identity: Arc<Identity>,
+        identity: &Arc<Identity>,
         completed: Option<u64>,
         next_begin: i64,
-        registers: Arc<LabelSet>,
+        registers: &Arc<LabelSet>,
     ) {
+        let (identity, registers) = (Arc::clone(identity), Arc::clone(registers));
         let journal = self.set_journal(generation, identity, next_begin, registers);
         if let Some(spool) = completed.and_then(|id| journal.spools.get_mut(&id)) {
             spool.complete = true;

@@ -170,11 +170,12 @@ impl Log {
             threads: Mutex::default(),
         });
         let recovered = recovered(journals, &handle);
+        let path = options.wal_dir;
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
             thread.map_err(|err| Failure {
                 operation: "start thread for",
-                path: options.wal_dir.clone(),
+                path: path.clone(),
                 source: Arc::new(err),
             })
         };

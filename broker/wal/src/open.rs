@@ -81,7 +81,8 @@ pub(crate) fn open(
         .map_or(1, |id| id.saturating_add(1))
         .max(recovery.next_id);
     let (max, dir) = (options.open_files_max, options.spool_dir.clone());
-    let folder = SpoolFolder::new(Arc::clone(&disk), dir, options.durability, max);
+    let folder = SpoolFolder::new(disk, dir, options.durability, max);
+    let disk = &folder.disk;
     let shared = Shared::new(Arc::clone(&folder), next_id);
     let header = SegmentHeader {
         synced: options.durability == Durability::Durable,
@@ -104,7 +105,7 @@ pub(crate) fn open(
         .collect();
     let orphans: Vec<u64> = spools.into_iter().filter(|id| !live.contains(id)).collect();
 
-    let mut segments = segments(options, &disk, &found, &recovery.live)?;
+    let mut segments = segments(options, disk, &found, &recovery.live)?;
     if segments.free() == 0 {
         segments.make().map_err(made)?;
     }
@@ -115,7 +116,7 @@ pub(crate) fn open(
         LogError::Closed | LogError::TooLarge { .. } => unreachable!("only disks fail here"),
     })?;
     writer.adopt(recovery.live, SEGMENTS_MIN).map_err(made)?;
-    remove_orphans(&*disk, &options.spool_dir, &orphans);
+    remove_orphans(&**disk, &options.spool_dir, &orphans);
     Ok(Opened {
         shared,
         writer,

@@ -11,6 +11,10 @@ use crate::{
 };
 
 /// What is left out.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "faults are planted one by one or together"
+)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Planted {
     /// The log is not synced.

@@ -20,19 +20,16 @@ use std::{
 
 use crate::{
     error::LogError,
-    format::{
-        Kind, SegmentHeader,
-        payload::{Frame, TrimMessage},
-        record_bytes,
-    },
+    format::{Kind, SegmentHeader, payload::Frame, record_bytes},
     ledger::Ledger,
     metrics,
     pool::Job,
-    shared::{Change, Entry, Event, Intake, Shared, Waiter},
+    shared::{Entry, Event, Intake, Shared, Waiter},
     spool::SpoolFile,
 };
 
 mod batch;
+mod fill;
 mod segments;
 
 use batch::Batch;
@@ -323,120 +320,6 @@ impl Writer {
             .begin(&self.head.header, self.head.position, synced);
     }
 
-    /// Copies states out of the segment that is being made free.
-    fn fill_copies(&mut self, written: &mut Written) {
-        let Some(Recycling {
-            through, jobs: 0, ..
-        }) = self.recycling
-        else {
-            return;
-        };
-        let room = self.batch.room();
-        let generation = self.head.header.generation;
-        let (frames, all) = self
-            .ledger
-            .copy_states(through, generation, room, COPIES_MAX_BYTES);
-        for frame in frames {
-            self.batch.push(frame);
-        }
-        if all && self.batch.room() >= TRIM_BYTES {
-            assert!(
-                !self.ledger.is_pinned(through),
-                "what only the log has stays in it"
-            );
-            self.push_trim(through + 1);
-            written.trimmed = Some(through);
-        }
-    }
-
-    fn push_trim(&mut self, oldest_generation: u64) {
-        let trim = TrimMessage {
-            oldest_generation,
-            next_id: self.shared.next_id(),
-        };
-        self.batch.push(Frame::message(Kind::Trim, &trim));
-    }
-
-    /// Gives places to entries, in order, as far as there is room.
-    fn fill_entries(&mut self, written: &mut Written) {
-        while self.batch.bytes() < ROUND_MAX_BYTES
-            && let Some(entry) = self.backlog.pop_front()
-        {
-            let rolled = match &entry.change {
-                Change::Roll {
-                    journal,
-                    completed,
-                    next_begin,
-                    registers,
-                } => Some(
-                    self.ledger
-                        .roll_frame(journal, *completed, *next_begin, registers),
-                ),
-                _ => None,
-            };
-            let bytes = match (&entry.change, &rolled) {
-                (_, Some(frame))
-                | (
-                    Change::Commit { frame, .. }
-                    | Change::DropSpool { frame, .. }
-                    | Change::Forget { frame, .. },
-                    None,
-                ) => frame.record_bytes(),
-                (Change::Roll { .. }, None) => 0,
-            };
-            if bytes > self.batch.room() {
-                self.backlog.push_front(entry);
-                return;
-            }
-            self.place(entry, rolled, written);
-        }
-    }
-
-    fn place(&mut self, entry: Entry, rolled: Option<Frame>, written: &mut Written) {
-        let generation = self.head.header.generation;
-        let Entry { change, waiter } = entry;
-        match change {
-            Change::Commit {
-                frame,
-                committed,
-                spool,
-            } => {
-                self.batch.push(frame);
-                self.ledger.commit(generation, committed, || spool);
-                written.waiters.push(waiter);
-            }
-            Change::Roll {
-                journal,
-                completed,
-                next_begin,
-                registers,
-            } => {
-                self.ledger
-                    .roll(generation, journal, completed, next_begin, registers);
-                if let Some(frame) = rolled {
-                    self.batch.push(frame);
-                }
-                written.waiters.push(waiter);
-            }
-            Change::DropSpool {
-                frame,
-                journal_id,
-                spool,
-            } => {
-                self.batch.push(frame);
-                self.ledger.drop_spool(journal_id, spool.id());
-                spool.mark_dropped();
-                written.unlinks.push((vec![spool], waiter));
-            }
-            Change::Forget { frame, journal_id } => {
-                self.batch.push(frame);
-                let spools = self.ledger.forget(journal_id);
-                spools.iter().for_each(SpoolFile::mark_dropped);
-                written.unlinks.push((spools, waiter));
-            }
-        }
-    }
-
     /// Writes the batch, syncs it, and answers. Where it fails, the log is broken.
     fn flush(&mut self, written: Written) {
         let started = Instant::now();
@@ -463,11 +346,8 @@ impl Writer {
                 .shared
                 .answer(waiters.into_iter().chain(unlinks), &failure);
         }
-        metrics::round(
-            waiters.len() + unlinks.len(),
-            self.batch.bytes(),
-            started.elapsed(),
-        );
+        let took = started.elapsed();
+        metrics::round(waiters.len() + unlinks.len(), self.batch.bytes(), took);
         self.shared.answer(waiters, &Ok(()));
         for (spools, waiter) in unlinks {
             self.shared.pool.background(Job::Unlink(spools, waiter));

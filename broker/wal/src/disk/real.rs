@@ -5,14 +5,14 @@ use std::{
     io::{self, IoSlice},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     thread,
 };
 
 use super::{Disk, DiskFile, OpenMode};
 
 /// Zeros are written in pieces of this size: large enough that the calls do not count.
-const ZEROS: [u8; 1 << 18] = [0; 1 << 18];
+static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
 
 /// Slices in one `pwritev`, the limit of Linux.
 const SLICES_MAX: usize = 1024;
@@ -44,7 +44,7 @@ impl Disk for RealDisk {
             let parent = folder
                 .parent()
                 .filter(|parent| !parent.as_os_str().is_empty());
-            self.sync_dir(parent.unwrap_or(Path::new(".")))?;
+            self.sync_dir(parent.unwrap_or_else(|| Path::new(".")))?;
         }
         Ok(())
     }
@@ -101,17 +101,17 @@ impl Disk for RealDisk {
             return files.iter().try_for_each(|file| file.sync_data());
         }
         let share = files.len().div_ceil(PARALLEL_SYNCS);
+        let result = Mutex::new(Ok(()));
         thread::scope(|scope| {
-            let threads: Vec<_> = files
-                .chunks(share)
-                .map(|chunk| scope.spawn(|| chunk.iter().try_for_each(|file| file.sync_data())))
-                .collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| Err(io::Error::other("a sync panicked")))
-            })
-        })
+            for chunk in files.chunks(share) {
+                scope.spawn(|| {
+                    if let Err(err) = chunk.iter().try_for_each(|file| file.sync_data()) {
+                        *result.lock().unwrap_or_else(PoisonError::into_inner) = Err(err);
+                    }
+                });
+            }
+        });
+        result.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -233,11 +233,11 @@ pub(crate) fn encode_commit(
 pub(crate) fn encode_state(journal: JournalRef<'_>, spool: Option<SpoolRef<'_>>) -> Vec<u8> {
     let mut buffer = Vec::new();
     encode_part(1, journal.encoded_len(), &mut buffer, |buffer| {
-        journal.encode(buffer)
+        journal.encode(buffer);
     });
     if let Some(spool) = spool {
         encode_part(2, spool.encoded_len(), &mut buffer, |buffer| {
-            spool.encode(buffer)
+            spool.encode(buffer);
         });
     }
     buffer

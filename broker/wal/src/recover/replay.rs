@@ -82,15 +82,14 @@ fn commit(
     recovery: &mut Recovery,
 ) -> Result<(), Corruption> {
     let malformed = |what| corruption(image, record.offset, CorruptionCause::Malformed(what));
-    let (message, content) = match record.header.kind {
-        Kind::CommitInline => {
-            let (message, content) =
-                split_inline(&record.payload).ok_or(malformed("its message is longer than it"))?;
-            let message = CommitMessage::decode(message)
-                .map_err(|_| malformed("its payload does not decode"))?;
-            (message, Some(content))
-        }
-        _ => (decode(image, record)?, None),
+    let (message, content) = if record.header.kind == Kind::CommitInline {
+        let (message, content) = split_inline(&record.payload)
+            .ok_or_else(|| malformed("its message is longer than it"))?;
+        let message =
+            CommitMessage::decode(message).map_err(|_| malformed("its payload does not decode"))?;
+        (message, Some(content))
+    } else {
+        (decode(image, record)?, None)
     };
     let CommitMessage {
         journal,
@@ -120,10 +119,10 @@ fn commit(
     {
         return Err(malformed("its content has not the length that it says"));
     }
-    if let Some(known) = recovery.ledger.spool_mut(journal.id, spool_id) {
-        if known.fragment.begin != begin || known.fragment.end < append_begin {
-            return Err(malformed("it leaves a gap in its spool"));
-        }
+    if let Some(known) = recovery.ledger.spool_mut(journal.id, spool_id)
+        && (known.fragment.begin != begin || known.fragment.end < append_begin)
+    {
+        return Err(malformed("it leaves a gap in its spool"));
     }
     let (identity, _, registers) = journal.into_state();
     let committed = Committed {

@@ -18,7 +18,7 @@ fn history(seed: u64, crash_at: u64, planted: Planted) -> Result<World, String> 
             .wrapping_add(crash_at)
             .wrapping_mul(31)
             + round;
-        let crash = if seed % 3 == 0 {
+        let crash = if seed.is_multiple_of(3) {
             Crash::Kill
         } else {
             Crash::PowerCut { seed }
@@ -64,12 +64,12 @@ fn segments_are_used_again_and_again() {
     world.open().unwrap();
     world.run(4 * STEPS);
     let files = segment_files(&world.disk);
-    let generations = files
-        .iter()
-        .filter_map(|(_, bytes)| match SegmentHeader::decode(bytes) {
-            HeaderState::Valid(header) => Some(header.generation),
-            _ => None,
-        });
+    let generations = files.iter().filter_map(|(_, bytes)| {
+        let HeaderState::Valid(header) = SegmentHeader::decode(bytes) else {
+            return None;
+        };
+        Some(header.generation)
+    });
     assert!(
         generations.max() > Some(8),
         "the histories of these tests are long enough"

@@ -272,22 +272,17 @@ impl Track {
     /// The file to which the next append goes, and where in it.
     fn file(&mut self) -> (SpoolFile, u64) {
         let last = self.last();
-        match last.spools.last().filter(|spool| !spool.complete) {
-            Some(spool) => (
-                self.files.last().unwrap().clone(),
-                last.end.abs_diff(spool.begin),
-            ),
-            None => {
-                let create = || self.journal.create_spool(last.end);
-                let file = self
-                    .next_file
-                    .take()
-                    .filter(|file| file.begin() == last.end);
-                let file = file.unwrap_or_else(create);
-                self.next_file = Some(file.clone());
-                (file, 0)
-            }
+        if let Some(spool) = last.spools.last().filter(|spool| !spool.complete) {
+            let file = self.files.last().unwrap().clone();
+            return (file, last.end.abs_diff(spool.begin));
         }
+        let file = self
+            .next_file
+            .take()
+            .filter(|file| file.begin() == last.end);
+        let file = file.unwrap_or_else(|| self.journal.create_spool(last.end));
+        self.next_file = Some(file.clone());
+        (file, 0)
     }
 
     fn append(&mut self, rng: &mut StdRng, length: usize, inline: bool) {
@@ -300,7 +295,7 @@ impl Track {
             return;
         }
         let append_begin = state.end;
-        state.end += length as i64;
+        state.end += i64::try_from(length).unwrap();
         state.registers = registers(rng);
         if !growing && length > 0 {
             state.spools.push(SpoolState {
@@ -369,7 +364,7 @@ impl Track {
         let spool = state.spools.last_mut().unwrap();
         let keep = rng.random_range(0..=spool.content.len());
         Arc::make_mut(&mut spool.content).truncate(keep);
-        state.end = spool.begin + keep as i64;
+        state.end = spool.begin + i64::try_from(keep).unwrap();
         let file = self.files.last().unwrap().clone();
         let append_begin = state.end;
         if keep == 0 {
