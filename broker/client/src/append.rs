@@ -63,7 +63,15 @@ impl Client {
         deadline: Option<Instant>,
     ) -> Result<AppendResponse, AppendError> {
         check_request(request)?;
+        let gave_up = |last| {
+            let cause = AppendCause::GaveUp {
+                after: started.elapsed(),
+                last: Arc::new(last),
+            };
+            AppendError::new(&*request.journal, Outcome::NotDone, cause)
+        };
         let (mut attempt, mut not_found) = (0, 0);
+        let mut last = None;
         loop {
             let error = match self.append_once(request, content, started, deadline).await {
                 Ok(response) => return Ok(response),
@@ -71,21 +79,21 @@ impl Client {
             };
             not_found = count_not_found(&error, not_found);
             if !is_retried(&error, not_found, request) {
-                return Err(error);
+                // That the time ran out in the middle of an attempt says less than the one before.
+                let unheard = matches!(error.cause(), AppendCause::Timeout(_))
+                    && error.outcome() == Outcome::NotDone;
+                return Err(last.filter(|_| unheard).map_or(error, gave_up));
             }
             let at = Instant::now() + retry_delay(attempt);
             if deadline.is_some_and(|deadline| at >= deadline) {
-                let cause = AppendCause::GaveUp {
-                    after: started.elapsed(),
-                    last: Arc::new(error),
-                };
-                return Err(AppendError::new(&*request.journal, Outcome::NotDone, cause));
+                return Err(gave_up(error));
             }
             if attempt == 0 {
                 tracing::debug!(err = %error, "append is retried");
             } else {
                 tracing::warn!(err = %error, attempt, "append is retried");
             }
+            last = Some(error);
             sleep_until(at).await;
             attempt += 1;
         }

@@ -207,7 +207,7 @@ async fn an_append_waits_for_a_primary_and_for_news_of_a_new_journal() {
 #[tokio::test]
 async fn nobody_at_the_other_end_means_that_nothing_was_done() {
     let options = ClientOptions {
-        append_give_up_after: Some(Duration::from_millis(250)),
+        append_give_up_after: Some(Duration::from_millis(900)),
         ..ClientOptions::default()
     };
     for endpoint in ["http://127.0.0.1:1", "unix:///no/such/socket"] {
