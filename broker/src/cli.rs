@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use gazette_process::{
     DebugArgs, ExitStatus, ListenArgs, LogArgs, Metrics, Readiness, Server,
     diagnostics::{self, Diagnostics},
-    logging, panic, signals,
+    exit, logging, panic, signals,
 };
 use gazette_protocol::process_spec;
 use gazette_wal::Durability;
@@ -178,7 +178,7 @@ pub fn main_with(adjust: impl FnOnce(&mut EmbeddedOptions)) -> ExitCode {
 fn fail(error: &anyhow::Error) -> ExitCode {
     use std::io::Write as _;
     // Nobody may be there to read it.
-    drop(writeln!(std::io::stderr(), "error: {error:#}"));
+    drop(writeln!(std::io::stderr(), "error: {}", exit::message(error)));
     ExitStatus::Failed.into()
 }
 

@@ -23,7 +23,7 @@ use self::round::{Campaign, Ending, Outcome};
 /// Rounds of each kind in CI.
 const ROUNDS_CI: u32 = 50;
 /// Rounds after which a planted fault counts as not found.
-const ROUNDS_FAULT: u32 = 30;
+const ROUNDS_FAULT: u32 = 100;
 
 #[derive(Debug, Parser)]
 #[command(about = "Ends brokers at random moments under load, and counts what was lost")]

@@ -172,12 +172,22 @@ impl Campaign {
         let mut damage = Damage::default();
         for number in 0..load::JOURNALS {
             let name = load::journal(number);
-            // The registers first: their append waits until the journal is served.
-            let registers = load::registers(&client, &name).await?;
-            let content = load::read_all(&client, &name).await?;
             let acknowledged =
                 ledger.lock().expect("no writer panics").get(&name).cloned().unwrap_or_default();
-            damage.add(workload::judge(&content, &registers, &acknowledged));
+            // The registers first: their append waits until the journal is served.
+            let left = async {
+                let registers = load::registers(&client, &name).await?;
+                anyhow::Ok((registers, load::read_all(&client, &name).await?))
+            };
+            match left.await {
+                Ok((registers, content)) => {
+                    damage.add(workload::judge(&content, &registers, &acknowledged));
+                }
+                Err(error) => {
+                    println!("{}: {error:#}", self.name());
+                    damage.add(Damage { unserved: 1, ..Damage::default() });
+                }
+            }
         }
         broker.kill()?;
         Ok(damage)

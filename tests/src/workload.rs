@@ -58,6 +58,8 @@ pub struct Damage {
     pub registers_lost: u64,
     /// Appends that are there more often than they were sent.
     pub doubled: u64,
+    /// Journals that are not served at all.
+    pub unserved: u64,
 }
 
 impl Damage {
@@ -72,13 +74,18 @@ impl Damage {
         self.torn += other.torn;
         self.registers_lost += other.registers_lost;
         self.doubled += other.doubled;
+        self.unserved += other.unserved;
     }
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lost, torn, registers_lost, doubled } = self;
-        write!(f, "{lost} lost, {torn} torn, {registers_lost} registers lost, {doubled} doubled")
+        let Self { lost, torn, registers_lost, doubled, unserved } = self;
+        write!(
+            f,
+            "{lost} lost, {torn} torn, {registers_lost} registers lost, {doubled} doubled, \
+             {unserved} not served"
+        )
     }
 }
 

@@ -38,3 +38,32 @@ impl From<ExitStatus> for ExitCode {
         Self::from(status.code())
     }
 }
+
+/// Returns the message of an error with those of its causes, but for causes that it tells
+/// already.
+pub fn message(error: &anyhow::Error) -> String {
+    let mut message = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if message.is_empty() {
+            message = cause;
+        } else if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_that_is_told_already_is_not_told_again() {
+        let error = anyhow!("disk full")
+            .context("write log: disk full")
+            .context("start");
+        assert_eq!(message(&error), "start: write log: disk full");
+    }
+}
