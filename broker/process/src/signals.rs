@@ -5,6 +5,8 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::tasks;
+
 /// Installs the handlers and returns the token that the first signal cancels.
 ///
 /// From the second signal on the process does not wait for anything: it ends at once, with the
@@ -29,8 +31,7 @@ pub fn shutdown_token() -> io::Result<CancellationToken> {
         );
         end(second);
     };
-    // It lives as long as the process.
-    drop(tokio::spawn(watch));
+    tasks::spawn_for_life(watch);
     Ok(token)
 }
 

@@ -224,6 +224,11 @@ impl Drop for Ended {
     }
 }
 
+/// Starts a task that lives as long as the process and that nobody waits for.
+pub(crate) fn spawn_for_life(task: impl Future<Output = ()> + Send + 'static) {
+    drop(tokio::spawn(task));
+}
+
 fn message_of(panic: &(dyn Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         (*text).to_owned()

@@ -88,9 +88,11 @@ impl Common {
             };
             let counters = Arc::new(Counters::default());
             let progress = progress::show(plan.operation, window, Arc::clone(&counters));
-            let progress = tokio::spawn(progress);
-            let measured = load::run(clients, window, counters, &stop).await;
-            progress.abort();
+            let measured = tokio::select! {
+                biased;
+                measured = load::run(clients, window, counters, &stop) => measured,
+                never = progress => match never {},
+            };
             anyhow::Ok((plan, measured?))
         };
         // What was created is deleted, whatever became of the rest.

@@ -14,7 +14,7 @@ mod units;
 use std::process::ExitCode;
 
 use clap::Parser;
-use gazette_process::{ExitStatus, logging, panic};
+use gazette_process::{ExitStatus, exit, logging, panic};
 
 use crate::cli::Cli;
 
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitStatus::Done.into(),
         Err(error) if error::is_broken_pipe(&error) => ExitStatus::Done.into(),
         Err(error) => {
-            output::complain(&format!("error: {error:#}"));
+            output::complain(&format!("error: {}", exit::message(&error)));
             error::exit_status(&error).into()
         }
     }

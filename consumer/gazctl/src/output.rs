@@ -115,11 +115,17 @@ pub(crate) fn ago(seconds: u64) -> String {
 
 /// Borders of a table.
 const FRAME: TableStyle = TableStyle::new()
-    .top_border(LineStyle::new('┌', '─', '┬', '┐'))
-    .header_lines(ContentLineStyle::new('│', '│', '│'))
-    .header_separator(LineStyle::new('├', '─', '┼', '┤'))
-    .content_lines(ContentLineStyle::new('│', '│', '│'))
-    .bottom_border(LineStyle::new('└', '─', '┴', '┘'));
+    .top_border(LineStyle::new(
+        '\u{250c}', '\u{2500}', '\u{252c}', '\u{2510}',
+    ))
+    .header_lines(ContentLineStyle::new('\u{2502}', '\u{2502}', '\u{2502}'))
+    .header_separator(LineStyle::new(
+        '\u{251c}', '\u{2500}', '\u{253c}', '\u{2524}',
+    ))
+    .content_lines(ContentLineStyle::new('\u{2502}', '\u{2502}', '\u{2502}'))
+    .bottom_border(LineStyle::new(
+        '\u{2514}', '\u{2500}', '\u{2534}', '\u{2518}',
+    ));
 
 #[cfg(test)]
 mod tests;

@@ -27,7 +27,7 @@ impl fmt::Display for Selector {
 /// `-l`, if every journal is meant without it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OptionalSelector {
-    /// Journals to take: labels with `=`, `!=`, `in (…)`, `notin (…)`, and the labels `name` and
+    /// Journals to take: labels with `=`, `!=`, `in (...)`, `notin (...)`, and the labels `name` and
     /// `prefix`; all journals if not given
     #[arg(
         short = 'l',
@@ -42,7 +42,7 @@ pub(crate) struct OptionalSelector {
 /// `-l`, if it must be given.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RequiredSelector {
-    /// Journals to take: labels with `=`, `!=`, `in (…)`, `notin (…)`, and the labels `name` and
+    /// Journals to take: labels with `=`, `!=`, `in (...)`, `notin (...)`, and the labels `name` and
     /// `prefix`
     #[arg(short = 'l', long = "selector", value_name = "SELECTOR")]
     pub(crate) selector: Selector,

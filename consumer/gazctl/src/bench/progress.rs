@@ -1,6 +1,7 @@
 //! What is going on, on standard error.
 
 use std::{
+    convert::Infallible,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -14,8 +15,12 @@ use super::{
 };
 use crate::output;
 
-/// Shows progress until the window ends: a bar to a person, a line each second to a log.
-pub(super) async fn show(operation: &'static str, window: Window, counters: Arc<Counters>) {
+/// Shows progress until it is dropped: a bar to a person, a line each second to a log.
+pub(super) async fn show(
+    operation: &'static str,
+    window: Window,
+    counters: Arc<Counters>,
+) -> Infallible {
     let begun = Instant::now();
     let bar = output::is_watched().then(|| bar(window.end - begun));
     let period = if bar.is_some() {
@@ -51,9 +56,6 @@ pub(super) async fn show(operation: &'static str, window: Window, counters: Arc<
                 bar.set_message(line.clone());
             }
             None => output::complain(&format!("{:>4.0} s  {line}", elapsed.as_secs_f64())),
-        }
-        if now >= window.end {
-            break;
         }
     }
 }

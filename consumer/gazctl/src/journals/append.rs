@@ -12,7 +12,7 @@ use futures_util::stream;
 use gazette_client::{AppendParams, AppendService, AppendServiceOptions, Client, Listing, Queued};
 use gazette_protocol::AppendRequest;
 use serde_json::json;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::JoinSet};
 
 use super::records::{self, Framing, FramingError, Mapping, Splitter};
 use crate::{
@@ -151,7 +151,8 @@ impl Append {
         tally: &mut Tally,
     ) -> anyhow::Result<()> {
         let service = AppendService::new(client.clone(), AppendServiceOptions::default());
-        let (journals, following) = follow(client, self.selector.selector.0.clone(), listing);
+        // Ends when it is dropped.
+        let (journals, _following) = follow(client, self.selector.selector.0.clone(), listing);
         let mut records = Records::new(self.open()?, self.framing);
         let mut pending = VecDeque::new();
         let result = loop {
@@ -174,7 +175,6 @@ impl Append {
         while !pending.is_empty() {
             settle(&mut pending, tally).await?;
         }
-        following.abort();
         result
     }
 
@@ -231,10 +231,11 @@ fn follow(
     client: &Client,
     selector: gazette_protocol::LabelSelector,
     listing: Listing,
-) -> (watch::Receiver<Arc<Listing>>, JoinHandle<()>) {
+) -> (watch::Receiver<Arc<Listing>>, JoinSet<()>) {
     let (sender, receiver) = watch::channel(Arc::new(listing));
     let mut list = client.watch(selector);
-    let task = tokio::spawn(async move {
+    let mut task = JoinSet::new();
+    task.spawn(async move {
         loop {
             let listing = list.next().await;
             if sender.send(Arc::new(listing)).is_err() {
