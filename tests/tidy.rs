@@ -59,7 +59,10 @@ fn without_tests(text: &str) -> &str {
 }
 
 fn is_test_file(path: &str) -> bool {
-    path.ends_with("/tests.rs") || path.contains("/tests/") || path.starts_with("tests/")
+    let folders = ["/tests/", "/examples/", "/benches/"];
+    path.ends_with("/tests.rs")
+        || path.starts_with("tests/")
+        || folders.iter().any(|folder| path.contains(folder))
 }
 
 fn assert_none(rule: &str, found: &[String]) {
