@@ -12,14 +12,14 @@ use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
     Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, PollEvents, PollFlags,
     PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{FileType, OFlags};
 
 use self::convert::{
-    DIRECTORY_TTL, ENTRY_TTL, answer_attributes, answer_empty, answer_entry, answer_open,
-    answer_xattr, caller, errno, file_attributes, ino, open_flags, time,
+    ENTRY_TTL, answer_attributes, answer_empty, answer_entry, answer_open, answer_xattr, caller,
+    errno, file_attributes, ino, open_flags, time,
 };
 use crate::journals::{Change, FsError, HandleId, Ino, JournalFs, Kind, Read, Seek, Write};
 
@@ -45,15 +45,14 @@ impl Adapter {
     }
 }
 
-/// What the kernel offers and we take, if it does.
-const WANTED: [InitFlags; 6] = [
+/// What the kernel offers and we take, if it does. Not FUSE_DO_READDIRPLUS: names and sizes are
+/// asked for each time, so attributes with a listing would be thrown away.
+const WANTED: [InitFlags; 4] = [
     // The mount refuses to empty a journal while it opens it, not after that.
     InitFlags::FUSE_ATOMIC_O_TRUNC,
     InitFlags::FUSE_PARALLEL_DIROPS,
     // Without it each write is preceded by a look for security attributes.
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_READDIRPLUS_AUTO,
     // Files are read without the page cache, but can be mapped.
     InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
 ];
@@ -319,8 +318,8 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let (fs, handle, caller) = (self.fs.clone(), HandleId(handle.0), caller(request));
-        if let Some(synced) = fs.try_sync(handle) {
-            return answer_empty(reply, synced);
+        if fs.is_flushed(handle) {
+            return reply.ok();
         }
         self.later(async move { fs.flush(caller, handle).await }, |flushed| {
             answer_empty(reply, flushed)
@@ -384,42 +383,6 @@ impl Filesystem for Adapter {
         for line in &lines {
             let kind = convert::file_type(line.kind);
             if reply.add(INodeNo(line.ino.0), line.next, kind, &line.name) {
-                break;
-            }
-        }
-        reply.ok();
-    }
-
-    fn readdirplus(
-        &self,
-        _: &Request,
-        node: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        let lines = match self.lines(ino(node), HandleId(handle.0), offset) {
-            Ok(lines) => lines,
-            Err(error) => return reply.error(errno(&error)),
-        };
-        for line in &lines {
-            let attributes = self.fs.listed_attributes(line.ino);
-            let mut shown = attributes
-                .as_ref()
-                .map_or_else(|| convert::only_type(line.kind), file_attributes);
-            // A line whose size is not known has a type only: the kernel takes number zero for
-            // that, and asks when somebody wants more.
-            if attributes.is_none_or(|attributes| !attributes.is_known) {
-                shown.ino = INodeNo(0);
-            }
-            let ttl = if line.kind == Kind::Directory {
-                DIRECTORY_TTL
-            } else {
-                ENTRY_TTL
-            };
-            let generation = Generation(attributes.map_or(0, |attributes| attributes.generation));
-            let number = INodeNo(line.ino.0);
-            if reply.add(number, line.next, &line.name, &ttl, &shown, generation) {
                 break;
             }
         }

@@ -24,7 +24,7 @@ use crate::{fuse::Adapter, journals::JournalFs};
 
 pub use control::{Asked, Control, UmountOutcome, ask_to_umount};
 pub use plan::{Plan, PlanError, plan};
-pub use table::{KIND, MountEntry, at, read, source};
+pub use table::{MountEntry, at, read, source};
 
 /// Why nothing was mounted, or not unmounted.
 #[derive(Debug, Error)]
@@ -75,7 +75,7 @@ pub enum MountError {
         cause: io::Error,
     },
     /// Nothing of ours is mounted there.
-    #[error("unmount {}: no journals are mounted there; next: findmnt -t fuse.gazfs lists them", .point.display())]
+    #[error("unmount {}: no journals are mounted there; next: findmnt | grep gazfs lists them", .point.display())]
     NotMounted {
         /// The mount point.
         point: PathBuf,

@@ -83,27 +83,6 @@ pub(super) fn file_attributes(attributes: &Attributes) -> FileAttr {
     }
 }
 
-/// Attributes of a line of which only the type is known.
-pub(super) fn only_type(kind: Kind) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(0),
-        size: 0,
-        blocks: 0,
-        atime: SystemTime::UNIX_EPOCH,
-        mtime: SystemTime::UNIX_EPOCH,
-        ctime: SystemTime::UNIX_EPOCH,
-        crtime: SystemTime::UNIX_EPOCH,
-        kind: file_type(kind),
-        perm: 0,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: READ_BYTES,
-        flags: 0,
-    }
-}
-
 pub(super) fn answer_entry(reply: ReplyEntry, found: Result<Attributes, FsError>) {
     match found {
         Ok(attributes) => reply.entry_with_ttls(
@@ -170,7 +149,7 @@ pub(super) const ENTRY_TTL: Duration = Duration::ZERO;
 const JOURNAL_TTL: Duration = Duration::ZERO;
 
 /// Owner and mode of directories do not change, and the kernel needs them for each path.
-pub(super) const DIRECTORY_TTL: Duration = Duration::from_secs(60);
+const DIRECTORY_TTL: Duration = Duration::from_secs(60);
 
 /// What programs like cat read at once. It is the most that they take from here.
 const READ_BYTES: u32 = 1 << 20;

@@ -39,8 +39,6 @@ pub struct Attributes {
     pub uid: u32,
     /// Its group.
     pub gid: u32,
-    /// Whether the size is known. If not, it has to be asked for before it is used.
-    pub is_known: bool,
 }
 
 /// What a program wants to change of a node.
@@ -104,11 +102,6 @@ impl JournalFs {
         }
         let known = self.known_attributes(ino);
         Some(known.map_err(|cause| FsError::new("look at", format!("node {}", ino.0), cause)))
-    }
-
-    /// Returns what is known of a line of a directory, for a listing with attributes.
-    pub fn listed_attributes(&self, ino: Ino) -> Option<Attributes> {
-        self.known_attributes(ino).ok()
     }
 
     /// Returns the attributes of a journal as brokers say them now. `handle` is of the file that
@@ -237,13 +230,12 @@ impl JournalFs {
             kind: Kind::Directory,
             size: 0,
             blocks: 0,
-            mtime: SystemTime::UNIX_EPOCH,
+            mtime: self.started(),
             nlink: u32::try_from(names.tree.subdirectories(ino)).unwrap_or(u32::MAX - 2) + 2,
             // Who may read a directory may also search it.
             mode: mode | (mode & 0o444) >> 2,
             uid: self.options().uid,
             gid: self.options().gid,
-            is_known: true,
         }
     }
 
@@ -271,7 +263,6 @@ impl JournalFs {
             mode: self.options().mode,
             uid: self.options().uid,
             gid: self.options().gid,
-            is_known: head.is_some(),
         }
     }
 }

@@ -40,6 +40,12 @@ impl Caller {
         }
     }
 
+    /// Says whether the caller is in exit(2), where signals do not reach it any more.
+    pub fn is_leaving(self) -> bool {
+        let status = || fs::read_to_string(format!("/proc/{}/status", self.tid)).ok();
+        self.tid != 0 && status().is_some_and(|status| !has_memory(&status))
+    }
+
     /// Returns why the caller does not wait any more, or `None` if it does or cannot be seen.
     pub fn look(self) -> Option<Ending> {
         if self.tid == 0 {

@@ -81,6 +81,7 @@ struct Inner {
     appends: AppendService,
     options: Options,
     runtime: runtime::Handle,
+    started: SystemTime,
     names: Mutex<Names>,
     handles: Handles,
     /// Streams and watches, which end with the mount.
@@ -151,6 +152,7 @@ impl JournalFs {
             appends,
             options,
             runtime: runtime::Handle::current(),
+            started: SystemTime::now(),
             names: Mutex::default(),
             handles: Handles::default(),
             tasks: TaskTracker::new(),
@@ -189,6 +191,11 @@ impl JournalFs {
     /// How many appends are under way.
     pub fn pending(&self) -> usize {
         self.inner.pending.len()
+    }
+
+    /// How many watches and reads ahead are under way.
+    pub fn tasks(&self) -> usize {
+        self.inner.tasks.len()
     }
 
     /// Refuses further appends: what was accepted is all that is waited for.
@@ -237,6 +244,11 @@ impl JournalFs {
 
     pub(super) fn handles(&self) -> &Handles {
         &self.inner.handles
+    }
+
+    /// When the mount began, which is when its directories changed as far as anybody knows.
+    pub(super) fn started(&self) -> SystemTime {
+        self.inner.started
     }
 
     pub(super) fn names(&self) -> MutexGuard<'_, Names> {

@@ -105,6 +105,11 @@ impl Handle {
         failed.take().is_some()
     }
 
+    /// Says whether there is a failure to report.
+    pub(super) fn has_failure(&self) -> bool {
+        lock(&self.failed).is_some()
+    }
+
     /// Returns the failure that was not reported yet, once.
     pub(super) fn take_failure(&self) -> Result<(), Cause> {
         match lock(&self.failed).take() {

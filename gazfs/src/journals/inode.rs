@@ -5,7 +5,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use gazette_protocol::{JournalSpec, list_response};
@@ -167,6 +167,18 @@ impl Inode {
     /// Says whether appends are under way.
     pub(super) fn has_pending(&self) -> bool {
         *self.ended.borrow() < self.accepted.load(Ordering::Acquire)
+    }
+
+    /// Waits as [`settled`](Self::settled) does, but only as long as appends keep ending, each
+    /// within `stall` of the one before.
+    pub(super) async fn settled_unless_stalled(&self, stall: Duration) {
+        let mut ended = self.ended.subscribe();
+        while self.has_pending() {
+            match tokio::time::timeout(stall, ended.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return,
+            }
+        }
     }
 
     /// Waits until the appends that were accepted before this call have ended.

@@ -154,8 +154,6 @@ impl Fetch {
             journal: self.inode.name.clone(),
             offset: end,
             end_offset: self.target,
-            // What lies before the head is there, but a replica may not have heard of it yet.
-            block: true,
             ..ReadRequest::default()
         });
         while end < self.target {
@@ -182,8 +180,7 @@ impl Fetch {
             Ok(Some(ReadEvent::Jump { to, .. })) => Ok(Some(self.hole(to))),
             Ok(Some(ReadEvent::Metadata(response))) => {
                 if let Some(header) = &response.header {
-                    let patience = Patience::new(super::Caller::NOBODY, self.fs.options().timeout);
-                    self.fs.verify(&self.inode, header, patience).await?;
+                    self.fs.verify(&self.inode, header, self.patience()).await?;
                 }
                 self.fs.answered();
                 self.inode.observe(response.write_head, SystemTime::now());
@@ -192,8 +189,19 @@ impl Fetch {
             Ok(None) => Ok(None),
             // Nothing is stored of a journal that is fully suspended.
             Err(error) if error.status() == Some(Status::Suspended) => Ok(None),
+            // What lies before the head is there. Either the replica has not heard of it yet, or the
+            // journal is another by now.
+            Err(error) if error.status() == Some(Status::OffsetNotYetAvailable) => {
+                self.fs.relist(&self.inode, self.patience()).await?;
+                reader.set_block(true);
+                Ok(Some(lock(&self.shared.state).window.end()))
+            }
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn patience(&self) -> Patience {
+        Patience::new(super::Caller::NOBODY, self.fs.options().timeout)
     }
 
     /// Notes that nothing is stored up to `end`. Returns where the window ends now.

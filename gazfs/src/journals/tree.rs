@@ -261,8 +261,13 @@ impl Tree {
         Some(ino)
     }
 
-    /// Takes a journal away that this process deleted at `revision`.
+    /// Takes a journal away that this process deleted at `revision`. Its directory stays: a program
+    /// that deletes a tree removes that after its journals.
     pub fn remove_deleted(&mut self, name: &str, revision: i64) -> Option<Ino> {
+        let parent = self.journal(name).and_then(|ino| self.parent(ino));
+        if let Some(directory) = parent.and_then(|parent| self.directory_mut(parent)) {
+            directory.made = true;
+        }
         if revision > self.revision {
             self.deleted.insert(name.to_owned(), revision);
         }

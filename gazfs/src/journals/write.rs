@@ -209,6 +209,12 @@ impl JournalFs {
         Some(handle.take_failure().map_err(fail))
     }
 
+    /// Says whether the close of a file has nothing to wait for, and nothing to report.
+    pub fn is_flushed(&self, handle: HandleId) -> bool {
+        let handle = self.handles().file(handle);
+        handle.is_ok_and(|handle| !handle.inode.has_pending() && !handle.has_failure())
+    }
+
     /// Waits until all that was written is acknowledged.
     pub async fn sync(&self, caller: Caller, handle: HandleId) -> Result<(), FsError> {
         let handle = self.handles().file(handle);
@@ -218,13 +224,21 @@ impl JournalFs {
         settled.map_err(|cause| FsError::new("sync", &*handle.inode.name, cause))
     }
 
-    /// The same when a file is closed. A program that was killed does not wait, and nobody hears
-    /// what would be reported; the appends go on.
+    /// The same when a file is closed.
+    ///
+    /// A program that was killed does not wait; the appends go on. Neither does one that ends, if
+    /// brokers are not at it: nobody hears what would be reported, and no signal could end it.
     pub async fn flush(&self, caller: Caller, handle: HandleId) -> Result<(), FsError> {
-        match caller.look() {
-            Some(Ending::Killed) => Ok(()),
-            Some(Ending::Signal) | None => self.sync(caller, handle).await,
+        if caller.look() == Some(Ending::Killed) {
+            return Ok(());
         }
+        if caller.is_leaving() {
+            let handle = self.handles().file(handle);
+            let handle = handle.map_err(|cause| FsError::new("close", "", cause))?;
+            handle.inode.settled_unless_stalled(STALL_MAX).await;
+            return Ok(());
+        }
+        self.sync(caller, handle).await
     }
 
     async fn settle(&self, handle: &Handle, patience: Patience) -> Result<(), Cause> {
@@ -251,6 +265,9 @@ fn landed_at(handle: &Handle, place: Place, begin: i64, end: i64) -> Result<(), 
         Place::At(_) | Place::Anywhere => Ok(()),
     }
 }
+
+/// How long a program that ends waits for the next append to end.
+const STALL_MAX: Duration = Duration::from_millis(150);
 
 /// How much longer than the client a call waits for the client to give up.
 const GIVE_UP_GRACE: Duration = Duration::from_secs(2);

@@ -126,7 +126,7 @@ pub fn ask_to_umount(point: &Path) -> Result<UmountOutcome, MountError> {
     };
     let resolved = super::resolve(point).map_err(|_| not_mounted())?;
     let table = table::read().map_err(MountError::Table)?;
-    let entry = table::at(&table, &resolved).filter(|entry| entry.kind == table::KIND);
+    let entry = table::at(&table, &resolved).filter(|entry| entry.is_ours());
     let entry = entry.ok_or_else(not_mounted)?;
     let Some(pid) = entry.daemon().filter(|pid| is_daemon(*pid)) else {
         unmount_now(&resolved, UnmountFlags::DETACH)?;

@@ -86,7 +86,7 @@ pub fn plan(
             data: data.to_owned(),
         });
     }
-    let ours = |entry: &&MountEntry| entry.kind == table::KIND && entry.point != point;
+    let ours = |entry: &&MountEntry| entry.is_ours() && entry.point != point;
     let is_around = |entry: &&MountEntry| point.starts_with(&entry.point);
     if let Some(outer) = table.iter().filter(ours).find(is_around) {
         return Err(PlanError::Nested {
@@ -104,7 +104,7 @@ pub fn plan(
             inner: inner.point.clone(),
         });
     }
-    match table::at(table, point).filter(|entry| entry.kind == table::KIND) {
+    match table::at(table, point).filter(|entry| entry.is_ours()) {
         None => Ok(Plan::Mount),
         Some(entry) => match entry.daemon().filter(|pid| is_alive(*pid)) {
             Some(pid) => Err(PlanError::Served {
@@ -123,7 +123,7 @@ mod tests {
     fn journals(point: &str, pid: u32) -> MountEntry {
         MountEntry {
             point: point.into(),
-            kind: table::KIND.into(),
+            kind: "fuse".into(),
             source: table::source(pid),
         }
     }

@@ -21,16 +21,18 @@ pub struct MountEntry {
     pub source: String,
 }
 
-/// The type by which our mounts are known.
-pub const KIND: &str = "fuse.gazfs";
-
 impl MountEntry {
+    /// Says whether it is one of ours. Only a helper of FUSE adds a subtype to the type.
+    pub fn is_ours(&self) -> bool {
+        matches!(&*self.kind, "fuse" | "fuse.gazfs") && self.source.starts_with(SOURCE_PREFIX)
+    }
+
     /// Returns the process that serves the mount, if it is one of ours.
     pub fn daemon(&self) -> Option<u32> {
-        if self.kind != KIND {
-            return None;
-        }
-        self.source.strip_prefix(SOURCE_PREFIX)?.parse().ok()
+        let source = self
+            .is_ours()
+            .then(|| self.source.strip_prefix(SOURCE_PREFIX))?;
+        source?.parse().ok()
     }
 }
 

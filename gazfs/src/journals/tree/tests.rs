@@ -97,6 +97,10 @@ fn a_listing_older_than_an_own_change_does_not_undo_it() {
     let mut tree = tree(&["app/old"]);
     tree.insert(listed("app/new", 12));
     tree.remove_deleted("app/old", 13);
+    assert_eq!(
+        tree.remove_directory(Ino::ROOT, "app"),
+        Err(TreeError::NotEmpty)
+    );
     tree.replace(11, [listed("app/old", 5)]);
     assert_eq!(walk(&tree), ["app/", "app/new"].map(str::to_owned).into());
     tree.replace(13, [listed("app/new", 12)]);
