@@ -178,7 +178,11 @@ pub fn main_with(adjust: impl FnOnce(&mut EmbeddedOptions)) -> ExitCode {
 fn fail(error: &anyhow::Error) -> ExitCode {
     use std::io::Write as _;
     // Nobody may be there to read it.
-    drop(writeln!(std::io::stderr(), "error: {}", exit::message(error)));
+    drop(writeln!(
+        std::io::stderr(),
+        "error: {}",
+        exit::message(error)
+    ));
     ExitStatus::Failed.into()
 }
 

@@ -1,0 +1,16 @@
+//! A broker on a bad day: damaged files, full disks, clients that stall or go away.
+
+#[path = "faults/clients.rs"]
+mod clients;
+#[path = "faults/damage.rs"]
+mod damage;
+#[path = "faults/full_disk.rs"]
+mod full_disk;
+#[path = "common/house.rs"]
+mod house;
+#[path = "common/raw_http.rs"]
+mod raw_http;
+#[path = "faults/requests.rs"]
+mod requests;
+#[path = "faults/tmpfs.rs"]
+mod tmpfs;

@@ -1,0 +1,312 @@
+//! Damaged, cut and missing files of a broker and of its store.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use gazette_client::ErrorKind;
+use gazette_protocol::{CompressionCodec, duration};
+
+use crate::{
+    house::{self, House},
+    tmpfs::Tmpfs,
+};
+
+/// Content that is too long to be in the log too.
+const LONG: usize = 700_000;
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all.extend(files(&path));
+        } else {
+            all.push(path);
+        }
+    }
+    all.sort();
+    all
+}
+
+/// The file below a folder that has these bytes, and where.
+fn find(folder: &Path, needle: &[u8]) -> (PathBuf, usize) {
+    let mut found = files(folder).into_iter().filter_map(|path| {
+        let bytes = fs::read(&path).unwrap();
+        let at = bytes
+            .windows(needle.len())
+            .rposition(|window| window == needle)?;
+        Some((path, at))
+    });
+    found.next().expect("some file has it")
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 0x20;
+    fs::write(path, bytes).unwrap();
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[track_caller]
+fn assert_clear(text: &str, parts: &[&str]) {
+    for part in parts.iter().chain(&["; next: "]) {
+        assert!(text.contains(part), "{part:?} is not in: {text}");
+    }
+}
+
+/// Two journals with long content, of a broker that has ended.
+async fn two_journals(data: &Path) -> (Vec<u8>, Vec<u8>) {
+    let house = House::start(data).await.unwrap();
+    let client = house.client();
+    let contents = (house::golden_rand(LONG, 1), house::golden_rand(LONG, 2));
+    for (journal, content) in [("hurt/one", &contents.0), ("hurt/two", &contents.1)] {
+        house::create(&client, house::spec(journal)).await;
+        house::append(&client, journal, content.clone()).await;
+    }
+    house.stop().await;
+    contents
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spool_with_a_wrong_byte_stops_its_journal_only_and_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = two_journals(folder.path()).await;
+    let (spool, at) = find(&folder.path().join("spools"), &one[LONG / 2..LONG / 2 + 64]);
+    flip(&spool, at);
+    let house = House::start(folder.path()).await.unwrap();
+    let client = house.client();
+    let name = spool.file_name().unwrap().to_str().unwrap();
+    let error = house::try_read(&client, "hurt/one", 0).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert_clear(&error.to_string(), &["hurt/one", name]);
+    let error = house::try_append(&client, "hurt/one", "x")
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert_clear(&error.to_string(), &["hurt/one", name]);
+    assert!(house::read(&client, "hurt/two").await == two);
+    house::append(&client, "hurt/two", "more").await;
+    house::create(&client, house::spec("hurt/new")).await;
+    house::append(&client, "hurt/new", "content").await;
+    house.stop().await;
+    // The file is as it was found, and when it is mended all is there.
+    flip(&spool, at);
+    let house = House::start(folder.path()).await.unwrap();
+    let client = house.client();
+    assert!(house::read(&client, "hurt/one").await == one);
+    house::append(&client, "hurt/one", "more").await;
+    assert!(house::read(&client, "hurt/two").await == [&two[..], b"more"].concat());
+    assert_eq!(house::read(&client, "hurt/new").await, b"content");
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spool_that_was_cut_is_named_and_nothing_is_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = two_journals(folder.path()).await;
+    let (spool, _) = find(&folder.path().join("spools"), &one[..64]);
+    let whole = fs::read(&spool).unwrap();
+    fs::write(&spool, &whole[..LONG / 2]).unwrap();
+    let error = House::start(folder.path()).await.map(|_| ()).unwrap_err();
+    assert_clear(
+        &error.to_string(),
+        &["hurt/one", spool.to_str().unwrap(), "350000"],
+    );
+    fs::remove_file(&spool).unwrap();
+    let error = House::start(folder.path()).await.map(|_| ()).unwrap_err();
+    assert_clear(&error.to_string(), &["hurt/one", spool.to_str().unwrap()]);
+    fs::write(&spool, whole).unwrap();
+    let house = House::start(folder.path()).await.unwrap();
+    assert!(house::read(&house.client(), "hurt/one").await == one);
+    assert!(house::read(&house.client(), "hurt/two").await == two);
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_byte_within_the_log_is_refused_and_one_at_its_torn_end_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let torn = folder.path().join("torn");
+    let house = House::start(&data).await.unwrap();
+    let client = house.client();
+    house::create(&client, house::spec("hurt/log")).await;
+    let mut expected = Vec::new();
+    for number in 0..20 {
+        let content = format!("needle {number:02} in the log. ");
+        expected.extend_from_slice(content.as_bytes());
+        house::append(&client, "hurt/log", content).await;
+    }
+    // As after kill -9.
+    copy(&data, &torn);
+    house.stop().await;
+    let (segment, at) = find(&data.join("wal"), b"needle 10 in the log");
+    flip(&segment, at);
+    let error = House::start(&data).await.map(|_| ()).unwrap_err();
+    assert_clear(&error.to_string(), &[segment.to_str().unwrap(), "at byte "]);
+    flip(&segment, at);
+    let house = House::start(&data).await.unwrap();
+    assert!(house::read(&house.client(), "hurt/log").await == expected);
+    house.stop().await;
+
+    fs::remove_file(torn.join("lock")).unwrap();
+    let (segment, at) = find(&torn.join("wal"), b"needle 19 in the log");
+    let mut bytes = fs::read(&segment).unwrap();
+    bytes[at + 3..].fill(0);
+    fs::write(&segment, bytes).unwrap();
+    let house = House::start(&torn).await.unwrap();
+    let client = house.client();
+    let (kept, _) = expected.split_at(expected.len() - "needle 19 in the log. ".len());
+    assert_eq!(house::read(&client, "hurt/log").await, kept);
+    let (begin, _) = house::append(&client, "hurt/log", "more").await;
+    assert_eq!(begin, i64::try_from(kept.len()).unwrap());
+    assert_eq!(
+        house::read(&client, "hurt/log").await,
+        [kept, b"more"].concat()
+    );
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_fragments_that_are_damaged_or_gone_are_errors_and_no_wrong_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::start(folder.path()).await.unwrap();
+    let client = house.client();
+    let mut contents = Vec::new();
+    let journals = [
+        "hurt/none",
+        "hurt/gzip",
+        "hurt/zstd",
+        "hurt/snappy",
+        "hurt/gone",
+        "hurt/well",
+    ];
+    let codecs = [
+        CompressionCodec::None,
+        CompressionCodec::Gzip,
+        CompressionCodec::Zstandard,
+        CompressionCodec::Snappy,
+        CompressionCodec::None,
+        CompressionCodec::None,
+    ];
+    for (seed, (journal, codec)) in journals.into_iter().zip(codecs).enumerate() {
+        let mut spec = house::spec(journal);
+        spec.fragment.compression_codec = codec.into();
+        spec.fragment.refresh_interval = duration::from_seconds(600);
+        house::create(&client, spec).await;
+        let content = house::golden_rand(100_000, seed as u64);
+        house::append(&client, journal, content.clone()).await;
+        house::close_fragment(&client, journal).await;
+        contents.push(content);
+    }
+    for journal in journals {
+        house::stored(&client, journal).await;
+        let folder = folder.path().join("fragments").join(journal);
+        let fragment = files(&folder).remove(0);
+        match journal {
+            "hurt/well" => {}
+            "hurt/gone" => fs::remove_file(fragment).unwrap(),
+            _ => flip(&fragment, 60_000),
+        }
+    }
+    for (journal, content) in journals.into_iter().zip(&contents) {
+        let folder = folder.path().join("fragments").join(journal);
+        let read = house::try_read(&client, journal, 0).await;
+        if journal == "hurt/well" {
+            assert!(read.unwrap() == *content);
+            continue;
+        }
+        let error = read.map(|bytes| bytes.len()).expect_err(journal);
+        assert_clear(
+            &error.to_string(),
+            &[journal, "0000000000000000-00000000000186a0-"],
+        );
+        if journal != "hurt/gone" {
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        }
+        // Nothing of what was stored before stands in the way of what is new.
+        let name = folder.display();
+        let (begin, _) = house::append(&client, journal, "new").await;
+        assert_eq!(begin, 100_000, "{name}");
+        assert_eq!(
+            house::try_read(&client, journal, 100_000).await.unwrap(),
+            b"new",
+            "{name}"
+        );
+    }
+    house.stop().await;
+    // Nor are the offsets of what is gone used again by a broker that only sees the store.
+    let house = House::start(folder.path()).await.unwrap();
+    let client = house.client();
+    let (begin, _) = house::append(&client, "hurt/gone", "newer").await;
+    assert_eq!(begin, 100_003);
+    assert_eq!(
+        house::try_read(&client, "hurt/gone", 100_000)
+            .await
+            .unwrap(),
+        b"newnewer"
+    );
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_coordination_database_is_refused_by_name_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, _) = two_journals(folder.path()).await;
+    let path = folder.path().join("coordination.db");
+    let whole = fs::read(&path).unwrap();
+    let mut headless = whole.clone();
+    headless[..64].fill(0x5a);
+    let mut hollow = whole.clone();
+    hollow[4096..].fill(0x5a);
+    for damaged in [&headless, &hollow, &whole[..whole.len() / 2].to_vec()] {
+        fs::write(&path, damaged).unwrap();
+        let error = House::start(folder.path()).await.map(|_| ()).unwrap_err();
+        assert_clear(&error.to_string(), &["coordination.db"]);
+        assert!(
+            fs::read(&path).unwrap() == *damaged,
+            "it was written: {error}"
+        );
+    }
+    fs::write(&path, whole).unwrap();
+    let house = House::start(folder.path()).await.unwrap();
+    assert!(house::read(&house.client(), "hurt/one").await == one);
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_folder_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "not a folder").unwrap();
+    let error = House::start(&file.join("data"))
+        .await
+        .map(|_| ())
+        .unwrap_err();
+    assert_clear(&error.to_string(), &[file.to_str().unwrap()]);
+    assert_eq!(fs::read(&file).unwrap(), b"not a folder");
+    let Some(disk) = Tmpfs::mount_with("ro") else {
+        return;
+    };
+    let error = House::start(&disk.path().join("data"))
+        .await
+        .map(|_| ())
+        .unwrap_err();
+    assert_clear(
+        &error.to_string(),
+        &[disk.path().to_str().unwrap(), "Read-only"],
+    );
+}
