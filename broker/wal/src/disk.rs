@@ -74,3 +74,6 @@ pub trait DiskFile: Debug + Send + Sync {
     /// Makes content and length durable.
     fn sync_data(&self) -> io::Result<()>;
 }
+
+#[cfg(test)]
+mod tests;

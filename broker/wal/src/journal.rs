@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     fmt,
     sync::{Arc, Mutex, MutexGuard},
+    time::SystemTime,
 };
 
 use tokio::sync::oneshot;
@@ -44,7 +45,14 @@ struct State {
     syncing: bool,
     /// The write head and the spool that grows, as handed over.
     end: Option<i64>,
-    active: Option<u64>,
+    active: Option<Active>,
+}
+
+/// The spool that grows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Active {
+    pub(crate) spool_id: u64,
+    pub(crate) first_append: Option<SystemTime>,
 }
 
 #[derive(Debug)]
@@ -59,7 +67,7 @@ impl JournalLog {
         identity: Arc<Identity>,
         handle: Arc<Handle>,
         end: Option<i64>,
-        active: Option<u64>,
+        active: Option<Active>,
     ) -> Self {
         let state = State {
             end,
@@ -125,6 +133,22 @@ impl JournalLog {
         // The record has it once, as the journal's.
         fragment.journal = String::new();
 
+        let mut queue = lock(&self.0.state);
+        let active = queue.active.filter(|active| active.spool_id == spool.id());
+        assert!(
+            active.is_some() || queue.active.is_none(),
+            "a spool is rolled or dropped before the next one begins"
+        );
+        assert!(
+            queue.end.is_none_or(|end| {
+                append_begin == end || active.is_some() && append_begin < end
+            }),
+            "an append begins where the journal ends"
+        );
+        let first_append = active
+            .and_then(|active| active.first_append)
+            .or(first_append);
+
         let inline = content.is_some();
         let identity = &self.0.identity;
         let journal = JournalRef {
@@ -154,20 +178,11 @@ impl JournalLog {
             }));
         }
 
-        let mut queue = lock(&self.0.state);
-        let active = queue.active.is_some_and(|active| active == spool.id());
-        assert!(
-            active || queue.active.is_none(),
-            "a spool is rolled or dropped before the next one begins"
-        );
-        assert!(
-            queue
-                .end
-                .is_none_or(|end| append_begin == end || active && append_begin < end),
-            "an append begins where the journal ends"
-        );
         queue.end = Some(fragment.end);
-        queue.active = (fragment.begin < fragment.end).then(|| spool.id());
+        queue.active = (fragment.begin < fragment.end).then(|| Active {
+            spool_id: spool.id(),
+            first_append,
+        });
         spool.keep();
         let placement = match (inline, length) {
             (true, 0) => Placement::Nowhere,
@@ -212,7 +227,9 @@ impl JournalLog {
         );
         let completed = completed.map(|spool| spool.id());
         assert!(
-            queue.active.is_none() || queue.active == completed,
+            queue
+                .active
+                .is_none_or(|active| Some(active.spool_id) == completed),
             "a roll completes the spool that grows"
         );
         queue.end = Some(next_begin);
@@ -235,7 +252,7 @@ impl JournalLog {
         };
         let frame = Frame::message(Kind::DropSpool, &message);
         let mut queue = lock(&self.0.state);
-        queue.active = queue.active.filter(|active| *active != spool.id());
+        queue.active = queue.active.filter(|active| active.spool_id != spool.id());
         self.submit(
             queue,
             Change::DropSpool {

@@ -17,7 +17,7 @@ use crate::{
     disk::Disk,
     error::{Failure, LogError, OpenError},
     format::{Checks, payload::Identity},
-    journal::JournalLog,
+    journal::{Active, JournalLog},
     open::{self, Opened, OpenedJournal},
     options::Options,
     pool,
@@ -47,7 +47,7 @@ pub struct RecoveredJournal {
 pub struct RecoveredSpool {
     /// What was acknowledged of it. Never empty.
     pub fragment: Fragment,
-    /// As in its first commit.
+    /// When its first append began.
     pub first_append: Option<SystemTime>,
     /// The registers after its last append.
     pub registers: Arc<LabelSet>,
@@ -70,7 +70,7 @@ pub struct Commit {
     pub append_begin: i64,
     /// The journal's registers after the append.
     pub registers: Arc<LabelSet>,
-    /// When the first append to this spool began.
+    /// When the append began. The spool keeps that of its first one.
     pub first_append: Option<SystemTime>,
     /// The new bytes. They are in the spool file already.
     pub content: Content,
@@ -123,7 +123,8 @@ impl Future for Ack {
 
 /// The write-ahead log of a broker. A clone is the same log.
 ///
-/// It ends by itself when it and all handles of its journals are gone.
+/// It ends by itself when it and all handles of its journals are gone; the last one waits for what
+/// was handed over.
 #[derive(Clone, Debug)]
 pub struct Log {
     handle: Arc<Handle>,
@@ -136,9 +137,25 @@ pub(crate) struct Handle {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
+impl Handle {
+    /// Ends the threads and waits for it, unless this is one of them.
+    fn end(&self) {
+        self.shared.close();
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        let this = thread::current().id();
+        if threads.iter().any(|thread| thread.thread().id() == this) {
+            return;
+        }
+        for thread in threads {
+            // A thread that panicked has answered nobody: all acknowledgements fail.
+            drop(thread.join());
+        }
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.shared.close();
+        self.end();
     }
 }
 
@@ -206,12 +223,7 @@ impl Log {
     /// Writes what was handed over and ends. Later entries, of other handles too, fail with
     /// [`LogError::Closed`]. Blocks.
     pub fn close(self) {
-        self.handle.shared.close();
-        let threads = std::mem::take(&mut *lock(&self.handle.threads));
-        for thread in threads {
-            // A thread that panicked has answered nobody: all acknowledgements fail.
-            drop(thread.join());
-        }
+        self.handle.end();
     }
 }
 
@@ -227,7 +239,10 @@ fn recovered(journals: Vec<OpenedJournal>, handle: &Arc<Handle>) -> Vec<Recovere
         let active = spools
             .last()
             .filter(|spool| !spool.complete)
-            .map(|spool| spool.file.id());
+            .map(|spool| Active {
+                spool_id: spool.file.id(),
+                first_append: spool.first_append,
+            });
         RecoveredJournal {
             name: identity.name.clone(),
             create_revision: identity.create_revision,

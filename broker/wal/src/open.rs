@@ -249,6 +249,3 @@ fn failure(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Fa
 fn made((path, err): (PathBuf, io::Error)) -> Failure {
     failure("make segment", &path)(err)
 }
-
-#[cfg(test)]
-mod tests;

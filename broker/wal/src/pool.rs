@@ -157,7 +157,13 @@ pub(crate) fn perform(shared: &Shared, job: Job) {
                     tracing::warn!(%path, %err, "dropped spool stays until the next start");
                 }
             }
-            shared.answer([waiter], &Ok(()));
+            let broken = shared.is_broken();
+            let result = if broken {
+                Err(shared.failure())
+            } else {
+                Ok(())
+            };
+            shared.answer([waiter], &result);
         }
         Job::MakeSegment { path, length } => {
             let disk = &shared.folder.disk;

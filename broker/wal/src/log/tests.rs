@@ -102,3 +102,35 @@ fn segment_files(disk: &SimDisk) -> Vec<(std::path::PathBuf, Vec<u8>)> {
         .map(|path| (path.clone(), disk.read(&path).unwrap()))
         .collect()
 }
+
+/// Appends to a spool that began at 0 with nothing but its content.
+pub(crate) fn append(journal: &JournalLog, spool: &SpoolFile, at: usize, content: &[u8]) -> Ack {
+    spool.write_at(at as u64, content).unwrap();
+    let append_begin = spool.begin() + i64::try_from(at).unwrap();
+    let end = append_begin + i64::try_from(content.len()).unwrap();
+    let inline = content.len() <= crate::INLINE_MAX_BYTES;
+    journal.commit(Commit {
+        spool: spool.clone(),
+        fragment: Fragment {
+            begin: spool.begin(),
+            end,
+            ..Fragment::default()
+        },
+        append_begin,
+        registers: Arc::default(),
+        first_append: None,
+        content: if inline {
+            Content::Inline(vec![content.to_vec().into()])
+        } else {
+            Content::InSpool
+        },
+    })
+}
+
+impl Ack {
+    /// Lets all go until nothing moves, and takes the answer.
+    fn wait_for(mut self, manual: &mut Manual) -> Result<(), LogError> {
+        manual.settle();
+        self.0.try_recv().unwrap()
+    }
+}

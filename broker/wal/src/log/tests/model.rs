@@ -58,6 +58,8 @@ pub(super) struct World {
     tracks: Vec<Track>,
     next_revision: i64,
     pub(super) acknowledged: usize,
+    /// The log broke.
+    refused: bool,
 }
 
 impl World {
@@ -71,14 +73,25 @@ impl World {
             tracks: Vec::new(),
             next_revision: 1,
             acknowledged: 0,
+            refused: false,
         }
+    }
+
+    /// Opens the log and compares, unless the disk fails. Returns whether it did not.
+    pub(super) fn open_or_fail(&mut self) -> Result<bool, String> {
+        self.open_and(true)?;
+        Ok(self.manual.is_some())
     }
 
     /// Opens the log and compares. What does not fit is an error; a crash meanwhile is not.
     pub(super) fn open(&mut self) -> Result<(), String> {
+        self.open_and(false)
+    }
+
+    fn open_and(&mut self, may_fail: bool) -> Result<(), String> {
         let (manual, recovered) = match Manual::open(&self.options, &self.disk, self.planted) {
             Ok(opened) => opened,
-            Err(OpenError::Io(_)) if self.disk.is_crashed() => return Ok(()),
+            Err(OpenError::Io(_)) if self.disk.is_crashed() || may_fail => return Ok(()),
             Err(err) => return Err(err.to_string()),
         };
         if self.disk.is_crashed() {
@@ -123,6 +136,7 @@ impl World {
     /// Ends the process and the handles, and starts another one.
     pub(super) fn crash(&mut self, crash: Crash) {
         self.disk = self.disk.restart(crash);
+        self.refused = false;
         self.manual = None;
     }
 
@@ -145,6 +159,13 @@ impl World {
         self.collect();
     }
 
+    /// Whether the log broke.
+    pub(super) fn is_broken(&self) -> bool {
+        self.manual
+            .as_ref()
+            .is_some_and(|manual| manual.log.failed().borrow().is_some())
+    }
+
     /// Whether nobody waits.
     pub(super) fn is_settled(&self) -> bool {
         self.tracks.iter().all(|track| track.acks.is_empty())
@@ -163,20 +184,19 @@ impl World {
             while let Some(ack) = track.acks.front_mut() {
                 match ack.0.try_recv() {
                     Ok(Ok(())) => {
+                        assert!(!self.refused, "a broken log acknowledges nothing");
                         track.acks.pop_front();
                         track.states.pop_front();
                         self.acknowledged += 1;
                     }
-                    Ok(Err(_)) | Err(oneshot::error::TryRecvError::Closed) => {
-                        // It stays possible that it is there, and nothing after it is
-                        // acknowledged.
-                        return;
-                    }
-                    Err(oneshot::error::TryRecvError::Empty) => break,
+                    // It stays possible that it is there.
+                    Ok(Err(_)) | Err(_) => break,
                 }
             }
             track.frozen &= !track.acks.is_empty();
         }
+        // Only the steps after this one: what was acknowledged before it broke may be found late.
+        self.refused |= self.is_broken();
         self.tracks
             .retain(|track| !(track.gone && track.acks.is_empty()));
     }
@@ -320,11 +340,13 @@ impl Track {
     }
 
     fn commit(&mut self, mut state: State, spool: SpoolFile, append_begin: i64, content: Content) {
+        let was_growing = self.is_growing();
         let mut first_append = None;
         let mut sum = Sha1Sum::default();
         if let Some(spool) = state.spools.last_mut().filter(|spool| !spool.complete) {
             spool.registers = Arc::clone(&state.registers);
-            first_append = spool.first_append;
+            // Only the first one counts.
+            first_append = spool.first_append.filter(|_| !was_growing);
             sum = sum_of(&spool.content);
         }
         let fragment = Fragment {
