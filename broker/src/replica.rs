@@ -254,9 +254,12 @@ impl Replica {
     }
 
     /// Does what the pipeline asks for after each of its changes: publishes what all have.
+    ///
+    /// The index follows while the lines are locked, so that it never goes back to a shorter
+    /// extent; and before those who wait hear of it, so that they read what they appended.
     pub(crate) fn follow_lines(&self, mut lines: MutexGuard<'_, Lines>) {
-        let published = lines.drain();
-        drop(lines);
+        let mut drained = lines.drain();
+        let published = std::mem::take(&mut drained.published);
         if !published.is_empty() {
             let mut index = self.index();
             for (fragment, file) in published {
@@ -265,6 +268,8 @@ impl Replica {
             drop(index);
             self.index_version.send_modify(|version| *version += 1);
         }
+        drop(lines);
+        drained.tell();
         self.lines_changed.notify_waiters();
     }
 

@@ -12,6 +12,25 @@ use tokio::sync::oneshot;
 /// How a round ended.
 pub(crate) type Outcome = Result<SyncOutcome, PipelineError>;
 
+/// What ended since the lines were last drained. It is to be published first and told then.
+#[derive(Debug, Default)]
+pub(crate) struct Drained {
+    /// What all replicas have, in order.
+    pub(crate) published: Vec<(Fragment, SpoolFile)>,
+    /// Waiters of rounds that ended, and how.
+    ended: Vec<(oneshot::Sender<Outcome>, Outcome)>,
+}
+
+impl Drained {
+    /// Tells the waiters.
+    pub(crate) fn tell(self) {
+        for (waiter, outcome) in self.ended {
+            // A client that is gone does not need to know.
+            drop(waiter.send(outcome));
+        }
+    }
+}
+
 /// The present pipeline, the files of live spools, and the waiters.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
@@ -101,9 +120,9 @@ impl Lines {
         self.files.remove(&begin);
     }
 
-    /// Tells the waiters of rounds that ended, and returns what all replicas have since.
-    pub(crate) fn drain(&mut self) -> Vec<(Fragment, SpoolFile)> {
-        let mut published = Vec::new();
+    /// Takes what ended since: what all replicas have now, and who waits to hear of it.
+    pub(crate) fn drain(&mut self) -> Drained {
+        let mut drained = Drained::default();
         while let Some(output) = self.pipeline.as_mut().and_then(Pipeline::poll_output) {
             match output {
                 Output::Gathered(Gathered {
@@ -117,11 +136,10 @@ impl Lines {
                     if let (true, true, Some(file)) =
                         (is_agreed, fragment.begin < fragment.end, file)
                     {
-                        published.push((fragment, file.clone()));
+                        drained.published.push((fragment, file.clone()));
                     }
                     if let Some(waiter) = self.waiters.remove(&ticket) {
-                        // A client that is gone does not need to know.
-                        drop(waiter.send(result));
+                        drained.ended.push((waiter, result));
                     }
                 }
                 // A journal of this release has one replica: there is no peer to send to. The
@@ -129,6 +147,6 @@ impl Lines {
                 Output::Send { .. } | Output::CloseSend { .. } => {}
             }
         }
-        published
+        drained
     }
 }
