@@ -1,41 +1,6 @@
-//! The bytes of the log. Pure: no I/O.
+#![doc = include_str!("../FORMAT.md")]
 //!
-//! All integers are little-endian. An LSN is a position in the log as a whole: each segment covers
-//! the `segment_bytes` LSNs from its `first_lsn` on, header included, and the next segment begins
-//! where it ends. Neither LSNs nor generations are ever used twice.
-//!
-//! A segment file begins with a header of [`SEGMENT_HEADER_BYTES`]:
-//!
-//! | at | bytes | field |
-//! |---|---|---|
-//! | 0 | 8 | `GZWALSEG` |
-//! | 8 | 4 | version, 1 |
-//! | 12 | 4 | CRC-32C of the header, with zeros here |
-//! | 16 | 4 | flags: 1 = the log is synced, 2 = this run follows one with state |
-//! | 20 | 4 | zero |
-//! | 24 | 8 | generation: 1 for the first segment ever written, then ascending |
-//! | 32 | 8 | `first_lsn` |
-//! | 40 | 8 | run: generation of the first segment since the log was opened |
-//! | 48 | 8 | salt: random, the same in a run |
-//! | 56 | 8 | LSN at which the records of the segment before it end; `first_lsn` if it begins a run |
-//! | 64 | 8 | `segment_bytes` |
-//!
-//! Records follow one another from there on, each at a multiple of 8, zeros between them:
-//!
-//! | at | bytes | field |
-//! |---|---|---|
-//! | 0 | 4 | CRC-32C of the salt and bytes 4..40 |
-//! | 4 | 4 | length of the payload |
-//! | 8 | 4 | CRC-32C of the payload |
-//! | 12 | 1 | [`Kind`] |
-//! | 13 | 3 | zero |
-//! | 16 | 8 | generation of the segment |
-//! | 24 | 8 | LSN of the record |
-//! | 32 | 8 | durable LSN: all before it was synced when this was written; 0 says nothing |
-//! | 40 | | payload, see [`payload`] |
-//!
-//! So a record of an earlier use of the segment fails its check, and content which looks like a
-//! record does too unless it knows the salt.
+//! This module is pure: no I/O.
 
 pub(crate) mod payload;
 

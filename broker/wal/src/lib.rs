@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![doc = include_str!("../FORMAT.md")]
 
 mod disk;
 mod error;

@@ -28,7 +28,7 @@ pub struct Options {
     /// Folder of the spool files. It is created where it is missing.
     pub spool_dir: PathBuf,
     /// Length of one segment file, a multiple of 4 KiB and at least
-    /// [`SEGMENT_MIN_BYTES`](crate::SEGMENT_MIN_BYTES).
+    /// [`SEGMENT_MIN_BYTES`].
     pub segment_bytes: u64,
     /// Number of segment files, at least three. Grows by itself where the live state needs more.
     pub segments: usize,

@@ -16,7 +16,9 @@ fn conforms(disk: &dyn Disk, root: &Path) {
     assert_eq!(disk.unlink(&path).unwrap_err().kind(), ErrorKind::NotFound);
 
     let file = disk.open(&path, OpenMode::Create).unwrap();
-    let slices: Vec<Vec<u8>> = (0..3000_u32).map(|number| vec![number as u8; 3]).collect();
+    let slices: Vec<Vec<u8>> = (0..3000_u32)
+        .map(|number| vec![number.to_le_bytes()[0]; 3])
+        .collect();
     let slices: Vec<IoSlice<'_>> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
     file.write_at(5, &slices).unwrap();
     file.write_at(

@@ -78,9 +78,7 @@ fn segment() -> (Vec<u8>, usize) {
     );
     let (message, contents) = frame.into_payload();
     bytes.extend(message);
-    contents
-        .iter()
-        .for_each(|content| bytes.extend_from_slice(content));
+    bytes.extend(contents.concat());
     let end = SEGMENT_HEADER_BYTES + length;
     bytes.resize(end, 0);
     bytes.resize(end + 64, 0);

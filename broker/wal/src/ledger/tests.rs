@@ -31,9 +31,10 @@ fn copies(
     let frames = frames.into_iter().map(|frame| {
         let kind = frame.kind;
         let (message, _) = frame.into_payload();
-        let end = match kind {
-            Kind::Journal => JournalPart::decode(&message[..]).unwrap().end,
-            _ => StateMessage::decode(&message[..]).unwrap().journal.end,
+        let end = if kind == Kind::Journal {
+            JournalPart::decode(&message[..]).unwrap().end
+        } else {
+            StateMessage::decode(&message[..]).unwrap().journal.end
         };
         (kind, end)
     });

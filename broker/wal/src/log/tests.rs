@@ -134,3 +134,10 @@ impl Ack {
         self.0.try_recv().unwrap()
     }
 }
+
+/// Waits for all of them.
+pub(crate) fn wait_all(acks: impl IntoIterator<Item = Ack>) {
+    for ack in acks {
+        ack.wait().unwrap();
+    }
+}

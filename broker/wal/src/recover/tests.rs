@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     disk::{Crash, Disk, SimDisk},
-    log::tests::{Manual, append, options},
+    log::tests::{Manual, append, options, wait_all},
     options::Options,
     planted::Planted,
 };
@@ -29,12 +29,12 @@ fn images(rounds: usize) -> Vec<Image> {
         spools.push((journal.create_spool(0), journal));
     }
     for round in 0..rounds {
-        let acks: Vec<_> = spools
-            .iter()
-            .map(|(spool, journal)| append(journal, spool, round * 500, &[7; 500]))
-            .collect();
+        let mut acks = Vec::new();
+        for (spool, journal) in &spools {
+            acks.push(append(journal, spool, round * 500, &[7; 500]));
+        }
         manual.settle();
-        acks.into_iter().for_each(|ack| ack.wait().unwrap());
+        wait_all(acks);
     }
     let disk = disk.restart(Crash::Kill);
     let names = disk.list(std::path::Path::new("/wal")).unwrap();

@@ -61,9 +61,13 @@ fn a_synced_spool_survives_a_power_cut_with_its_name() {
     }
     // One sync of the folder is enough for all that were made before.
     let before = disk.calls();
-    spools.iter().for_each(|spool| spool.sync().unwrap());
+    for spool in &spools {
+        spool.sync().unwrap();
+    }
     assert_eq!(disk.calls() - before, 21);
-    spools.iter().for_each(|spool| spool.sync().unwrap());
+    for spool in &spools {
+        spool.sync().unwrap();
+    }
     assert_eq!(disk.calls() - before, 21, "there is nothing to sync");
 
     let disk = disk.restart(Crash::PowerCut { seed: 3 });
@@ -100,9 +104,9 @@ fn the_number_of_open_files_is_bounded() {
     folder.close_idle().unwrap();
     folder.close_idle().unwrap();
     assert_eq!(folder.open_files.count(), 0);
-    spools
-        .iter()
-        .for_each(|spool| assert_eq!(content(spool), b"xxx"));
+    for spool in &spools {
+        assert_eq!(content(spool), b"xxx");
+    }
 }
 
 #[test]

@@ -120,20 +120,19 @@ fn commits_wait_for_a_free_segment_and_do_not_fail() {
     let mut waiting = 0;
     let mut rest = Vec::new();
     for mut ack in acks {
-        match ack.0.try_recv() {
-            Ok(result) => {
-                result.unwrap();
-                assert_eq!(waiting, 0, "acknowledgements are in order");
-            }
-            Err(_) => {
-                waiting += 1;
-                rest.push(ack);
-            }
+        if let Ok(result) = ack.0.try_recv() {
+            result.unwrap();
+            assert_eq!(waiting, 0, "acknowledgements are in order");
+        } else {
+            waiting += 1;
+            rest.push(ack);
         }
     }
     assert!(waiting > 20, "only {waiting} wait");
     manual.settle();
-    rest.into_iter().for_each(|ack| ack.wait().unwrap());
+    for ack in rest {
+        ack.wait().unwrap();
+    }
 }
 
 #[test]
@@ -210,7 +209,7 @@ fn damage_to_a_spool_is_named() {
     let (mut manual, _) = Manual::open(&options(), &disk, Planted::default()).unwrap();
     let journal = manual.log.open_journal("some/journal", 1);
     let spool = journal.create_spool(0);
-    append(&journal, &spool, 0, &[1; 100_000])
+    append(&journal, &spool, 0, &vec![1; 100_000])
         .wait_for(&mut manual)
         .unwrap();
     let path = spool.path().to_path_buf();

@@ -46,10 +46,10 @@ fn append_all(journal: &JournalLog, appender: usize) -> usize {
         acks.push(append(journal, &spool, end, &content));
         end += length;
         if number % 4 == 3 {
-            acks.drain(..).for_each(|ack| ack.wait().unwrap());
+            wait_all(acks.drain(..));
         }
     }
-    acks.into_iter().for_each(|ack| ack.wait().unwrap());
+    wait_all(acks);
     end
 }
 
@@ -74,15 +74,14 @@ fn appenders_side_by_side_find_all_again() {
     assert!(recovered.is_empty());
     let mut ends = BTreeMap::new();
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..APPENDERS)
-            .map(|appender| {
-                let journal = log.open_journal(&format!("some/{appender}"), 1);
-                scope.spawn(move || {
-                    let end = append_all(&journal, appender);
-                    (journal.name().to_owned(), end)
-                })
-            })
-            .collect();
+        let mut threads = Vec::new();
+        for appender in 0..APPENDERS {
+            let journal = log.open_journal(&format!("some/{appender}"), 1);
+            threads.push(scope.spawn(move || {
+                let end = append_all(&journal, appender);
+                (journal.name().to_owned(), end)
+            }));
+        }
         ends.extend(threads.into_iter().map(|thread| thread.join().unwrap()));
     });
     log.close();
@@ -100,11 +99,17 @@ fn a_closed_log_takes_nothing_more() {
     let (log, _) = open(&folder);
     let journal = log.open_journal("some/journal", 1);
     let spool = journal.create_spool(0);
-    let before: Vec<Ack> = (0..20)
-        .map(|number| append(&journal, &spool, number * 100_000, &[1; 100_000]))
-        .collect();
+    let mut before = Vec::new();
+    for number in 0..20 {
+        before.push(append(
+            &journal,
+            &spool,
+            number * 100_000,
+            &vec![1; 100_000],
+        ));
+    }
     log.close();
-    before.into_iter().for_each(|ack| ack.wait().unwrap());
+    wait_all(before);
     let err = append(&journal, &spool, 2_000_000, b"late")
         .wait()
         .unwrap_err();
