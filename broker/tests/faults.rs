@@ -6,8 +6,10 @@ mod clients;
 mod damage;
 #[path = "faults/full_disk.rs"]
 mod full_disk;
+#[allow(dead_code, reason = "each binary of tests uses its part")]
 #[path = "common/house.rs"]
 mod house;
+#[allow(dead_code, reason = "each binary of tests uses its part")]
 #[path = "common/raw_http.rs"]
 mod raw_http;
 #[path = "faults/requests.rs"]

@@ -29,7 +29,6 @@ struct Serving {
     task: JoinHandle<Result<(), ServeError>>,
 }
 
-#[allow(dead_code, reason = "each test binary uses its part")]
 impl House {
     /// Starts a broker without a socket.
     pub(crate) async fn start(data: &Path) -> Result<Self, EmbeddedError> {

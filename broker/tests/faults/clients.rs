@@ -141,3 +141,91 @@ async fn an_append_whose_client_goes_away_at_its_commit_is_there_whole_and_once_
     );
     house.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_commits_but_leaves_its_stream_open_holds_up_nobody_for_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::start(folder.path()).await.unwrap();
+    let client = house.client();
+    house::create(&client, house::spec("slow/log")).await;
+    let mut rpc = JournalClient::new(in_process_channel(house.broker.service().clone()));
+    let open = stream::iter([
+        opening("slow/log"),
+        content(b"maybe "),
+        AppendRequest::default(),
+    ]);
+    let open = tokio::spawn(async move { rpc.append(open.chain(stream::pending())).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let begun = Instant::now();
+    house::append(&client, "slow/log", "other").await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        begun.elapsed()
+    );
+    let answer = tokio::time::timeout(Duration::from_secs(5), open).await;
+    let expected: &[u8] = match answer.unwrap().unwrap() {
+        Ok(_) => b"maybe other",
+        Err(_) => b"other",
+    };
+    assert_eq!(house::read(&client, "slow/log").await, expected);
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_put_that_trickles_is_cut_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::serve(folder.path()).await;
+    let client = house.client();
+    house::create(&client, house::spec("slow/log")).await;
+    let mut stream = TcpStream::connect(house.address()).await.unwrap();
+    let head = "PUT /slow/log HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let begun = Instant::now();
+    let trickle = async {
+        let mut answer = [0; 12];
+        loop {
+            let read = tokio::io::AsyncReadExt::read_exact(&mut stream, &mut answer);
+            if tokio::time::timeout(Duration::from_millis(100), read)
+                .await
+                .is_ok()
+            {
+                return String::from_utf8(answer.to_vec()).unwrap();
+            }
+            drop(stream.write_all(b"x").await);
+        }
+    };
+    let answer = tokio::time::timeout(Duration::from_secs(10), trickle).await;
+    assert_eq!(answer.unwrap(), "HTTP/1.1 500");
+    assert!(
+        begun.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        begun.elapsed()
+    );
+    house::append(&client, "slow/log", "other").await;
+    assert_eq!(house::read(&client, "slow/log").await, b"other");
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn who_was_told_of_an_append_reads_it_however_many_append_at_the_same_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::start(folder.path()).await.unwrap();
+    let client = house.client();
+    house::create(&client, house::spec("busy/log")).await;
+    let writers = (0..16).map(|_| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            for _ in 0..60 {
+                let (_, end) = house::append(&client, "busy/log", "0123456789").await;
+                let head = client.read_head("busy/log").await.unwrap().write_head;
+                assert!(head >= end, "the head is {head} after an append to {end}");
+            }
+        })
+    });
+    for writer in futures_util::future::join_all(writers).await {
+        writer.unwrap();
+    }
+    assert_eq!(house::read(&client, "busy/log").await.len(), 16 * 60 * 10);
+    house.stop().await;
+}

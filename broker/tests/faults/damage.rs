@@ -3,13 +3,15 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use gazette_client::ErrorKind;
-use gazette_protocol::{CompressionCodec, duration};
+use gazette_protocol::{ApplyRequest, CompressionCodec, apply_request::Change, duration};
 
 use crate::{
     house::{self, House},
+    raw_http,
     tmpfs::Tmpfs,
 };
 
@@ -68,13 +70,16 @@ fn assert_clear(text: &str, parts: &[&str]) {
     }
 }
 
-/// Two journals with long content, of a broker that has ended.
+/// Two journals with long content, of a broker that has ended. All is in spools: their store is
+/// not there.
 async fn two_journals(data: &Path) -> (Vec<u8>, Vec<u8>) {
     let house = House::start(data).await.unwrap();
     let client = house.client();
     let contents = (house::golden_rand(LONG, 1), house::golden_rand(LONG, 2));
     for (journal, content) in [("hurt/one", &contents.0), ("hurt/two", &contents.1)] {
-        house::create(&client, house::spec(journal)).await;
+        let mut spec = house::spec(journal);
+        spec.fragment.stores = vec!["file:///missing/".to_owned()];
+        house::create(&client, spec).await;
         house::append(&client, journal, content.clone()).await;
     }
     house.stop().await;
@@ -102,6 +107,22 @@ async fn a_spool_with_a_wrong_byte_stops_its_journal_only_and_is_named() {
     house::append(&client, "hurt/two", "more").await;
     house::create(&client, house::spec("hurt/new")).await;
     house::append(&client, "hurt/new", "content").await;
+    house.stop().await;
+    // The error says that it may be deleted. Here: in a copy.
+    let copied = tempfile::tempdir().unwrap();
+    copy(folder.path(), copied.path());
+    let house = House::start(copied.path()).await.unwrap();
+    let client = house.client();
+    let delete = Change {
+        delete: "hurt/one".to_owned(),
+        expect_mod_revision: -1,
+        ..Change::default()
+    };
+    let changes = vec![delete];
+    client.apply(ApplyRequest { changes }).await.unwrap();
+    house::create(&client, house::spec("hurt/one")).await;
+    assert_eq!(house::append(&client, "hurt/one", "anew").await, (0, 4));
+    assert_eq!(house::read(&client, "hurt/one").await, b"anew");
     house.stop().await;
     // The file is as it was found, and when it is mended all is there.
     flip(&spool, at);
@@ -309,4 +330,125 @@ async fn a_data_folder_that_cannot_be_used_is_named() {
         &error.to_string(),
         &[disk.path().to_str().unwrap(), "Read-only"],
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_is_gone_while_its_spools_are_there_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, _) = two_journals(folder.path()).await;
+    let (wal, aside) = (folder.path().join("wal"), folder.path().join("aside"));
+    fs::rename(&wal, &aside).unwrap();
+    let error = House::start(folder.path()).await.map(|_| ()).unwrap_err();
+    assert_clear(&error.to_string(), &[wal.to_str().unwrap()]);
+    if wal.exists() {
+        fs::remove_dir_all(&wal).unwrap();
+    }
+    fs::rename(aside, wal).unwrap();
+    let house = House::start(folder.path()).await.unwrap();
+    assert!(house::read(&house.client(), "hurt/one").await == one);
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gateway_ends_the_body_of_a_damaged_fragment_with_the_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::serve(folder.path()).await;
+    let client = house.client();
+    house::create(&client, house::spec("hurt/log")).await;
+    house::append(&client, "hurt/log", house::golden_rand(400_000, 3)).await;
+    house::close_fragment(&client, "hurt/log").await;
+    house::stored(&client, "hurt/log").await;
+    let fragment = files(&folder.path().join("fragments/hurt/log")).remove(0);
+    flip(&fragment, 300_000);
+    let head = [
+        "GET /hurt/log HTTP/1.1",
+        "Host: x",
+        "Connection: close",
+        "TE: trailers",
+    ];
+    let head = head.map(str::to_owned);
+    let answer = raw_http::send(house.address(), &head, b"", Duration::from_secs(10)).await;
+    let error = answer.trailers.first().map(|(_, value)| value.as_str());
+    assert_clear(
+        error.unwrap_or_default(),
+        &["hurt/log", "0000000000000000-"],
+    );
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_damage_to_the_log_changes_what_is_served_it_is_refused_or_harmless() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let house = House::start(&data).await.unwrap();
+    let client = house.client();
+    let mut expected = Vec::new();
+    house::create(&client, house::spec("hurt/log")).await;
+    for number in 0..40 {
+        let content = house::golden_rand(100 + 37 * number, number as u64);
+        house::append(&client, "hurt/log", content.clone()).await;
+        expected.extend(content);
+    }
+    house.stop().await;
+    // The part of each segment that has something.
+    let segments: Vec<(PathBuf, Vec<u8>)> = files(&data.join("wal"))
+        .into_iter()
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
+    let mut damages: Vec<(usize, Vec<u8>, String)> = Vec::new();
+    for (at, (path, bytes)) in segments.iter().enumerate() {
+        let used = bytes
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |last| last + 1);
+        let name = path.display();
+        for length in [0, used / 2, bytes.len() / 2] {
+            damages.push((
+                at,
+                bytes[..length].to_vec(),
+                format!("{name} cut at {length}"),
+            ));
+        }
+        for step in 0..12 {
+            let position = step * used.max(1) / 12;
+            let mut flipped = bytes.clone();
+            if let Some(byte) = flipped.get_mut(position) {
+                *byte ^= 0x11;
+            }
+            damages.push((
+                at,
+                flipped,
+                format!("{name} flipped at {position} of {used}"),
+            ));
+        }
+    }
+    let mut refused = 0;
+    for (at, damaged, what) in &damages {
+        let copied = folder.path().join("copied");
+        copy(&data, &copied);
+        let path = copied
+            .join("wal")
+            .join(segments[*at].0.file_name().unwrap());
+        fs::write(&path, damaged).unwrap();
+        match House::start(&copied).await {
+            Err(error) => {
+                refused += 1;
+                assert_clear(&error.to_string(), &[copied.to_str().unwrap()]);
+            }
+            Ok(house) => {
+                let client = house.client();
+                let read = house::try_read(&client, "hurt/log", 0).await;
+                let read = read.unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert!(
+                    read == expected,
+                    "{what}: {} of {}",
+                    read.len(),
+                    expected.len()
+                );
+                house.stop().await;
+            }
+        }
+        fs::remove_dir_all(&copied).unwrap();
+    }
+    assert!(refused >= 10, "{refused} of {} are refused", damages.len());
 }

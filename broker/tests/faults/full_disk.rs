@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use gazette_client::{ErrorKind, Outcome};
+use gazette_protocol::{ApplyRequest, CompressionCodec, apply_request::Change};
 
 use crate::{
     house::{self, House},
+    raw_http,
     tmpfs::Tmpfs,
 };
 
@@ -150,5 +152,110 @@ async fn a_full_store_holds_up_no_append_and_gets_all_when_there_is_room() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(house::read(&client, "store/full").await == expected);
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn specs_and_uploads_that_find_the_disk_full_are_done_when_there_is_room() {
+    let Some(disk) = Tmpfs::mount(192) else {
+        return;
+    };
+    let store = tempfile::tempdir().unwrap();
+    let root = store.path().to_owned();
+    let data = disk.path().join("data");
+    let house = House::start_with(&data, |options| options.file_root = Some(root.clone()));
+    let house = house.await.unwrap();
+    let client = house.client();
+    let mut spec = house::spec("full/gzip");
+    spec.fragment.compression_codec = CompressionCodec::Gzip.into();
+    house::create(&client, spec).await;
+    let content = house::golden_rand(1_000_000, 5);
+    house::append(&client, "full/gzip", content.clone()).await;
+    let ballast = disk.fill(0);
+    let mut created = Vec::new();
+    let mut refused = Vec::new();
+    for number in 0..200 {
+        let mut spec = house::spec(&format!("spec/j{number:03}"));
+        spec.fragment.path_postfix_template = "x".repeat(5000);
+        let change = Change {
+            upsert: Some(spec.clone()),
+            ..Change::default()
+        };
+        match client
+            .apply(ApplyRequest {
+                changes: vec![change],
+            })
+            .await
+        {
+            Ok(_) => created.push(spec.name),
+            Err(error) => {
+                refused.push((spec.name, error.to_string()));
+                if refused.len() > 3 {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(!refused.is_empty(), "the disk was not full");
+    for (name, error) in &refused {
+        assert!(
+            error.contains("full") && error.contains("; next: "),
+            "{error}"
+        );
+        assert!(client.get_journal(name).await.unwrap().is_none(), "{name}");
+    }
+    // It may be refused too; what counts is that it is done in the end.
+    let request = gazette_protocol::AppendRequest {
+        journal: "full/gzip".to_owned(),
+        flush: true,
+        ..Default::default()
+    };
+    drop(client.append(request, bytes::Bytes::new()).await);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(house::read(&client, "full/gzip").await == content);
+    std::fs::remove_file(ballast).unwrap();
+    for (name, _) in &refused {
+        house::create(&client, house::spec(name)).await;
+        house::append(&client, name, "content").await;
+    }
+    house::close_fragment(&client, "full/gzip").await;
+    house::stored(&client, "full/gzip").await;
+    assert!(house::read(&client, "full/gzip").await == content);
+    house.stop().await;
+    let house = House::start_with(&data, |options| options.file_root = Some(root));
+    let house = house.await.unwrap();
+    for name in created.iter().chain(refused.iter().map(|(name, _)| name)) {
+        let journal = house.client().get_journal(name).await.unwrap();
+        assert!(journal.is_some(), "{name}");
+    }
+    assert!(house::read(&house.client(), "full/gzip").await == content);
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gateway_tells_of_a_full_disk_by_507() {
+    let Some(disk) = Tmpfs::mount(192) else {
+        return;
+    };
+    let house = House::serve(&disk.path().join("data")).await;
+    let client = house.client();
+    house::create(&client, house::spec("full/log")).await;
+    house::append(&client, "full/log", "before").await;
+    let ballast = disk.fill(64);
+    let head = [
+        "PUT /full/log HTTP/1.1",
+        "Host: x",
+        "Connection: close",
+        "Content-Length: 500000",
+    ];
+    let head = head.map(str::to_owned);
+    let body = vec![b'x'; 500_000];
+    let patience = Duration::from_secs(10);
+    let answer = raw_http::send(house.address(), &head, &body, patience).await;
+    assert_eq!(answer.status, 507, "{answer:?}");
+    std::fs::remove_file(ballast).unwrap();
+    let answer = raw_http::send(house.address(), &head, &body, patience).await;
+    assert_eq!(answer.status, 204, "{answer:?}");
+    assert_eq!(answer.header("x-commit-begin"), Some("6"));
     house.stop().await;
 }

@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
+use gazette_client::Client;
 use gazette_codecs::fragment_reader;
-use gazette_protocol::{CompressionCodec, Fragment, JournalSpec};
+use gazette_protocol::{AppendRequest, CompressionCodec, Fragment, JournalSpec, Status};
 
 use crate::house::{self, House};
 
@@ -31,6 +32,28 @@ fn files(folder: &Path) -> Vec<std::path::PathBuf> {
         }
     }
     all
+}
+
+/// Appends to a journal whose content is only in its store. That must be said to be known.
+async fn append_after(client: &Client, journal: &str, end: usize, content: &'static str) {
+    let refused = house::try_append(client, journal, content)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        refused.status(),
+        Some(Status::IndexHasGreaterOffset),
+        "{refused}"
+    );
+    let request = AppendRequest {
+        journal: journal.to_owned(),
+        offset: i64::try_from(end).unwrap(),
+        ..AppendRequest::default()
+    };
+    let response = client
+        .append(request, bytes::Bytes::from_static(content.as_bytes()))
+        .await;
+    let commit = response.unwrap().commit.unwrap();
+    assert_eq!(usize::try_from(commit.begin).unwrap(), end, "{journal}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,27 +86,7 @@ async fn fragments_that_the_reference_stored_are_read_whole_and_from_the_middle(
         let from_middle = house::try_read(&client, journal, middle.try_into().unwrap()).await;
         assert_eq!(from_middle.unwrap(), &expected[middle..], "{journal}");
         // It goes on where the stored content ends.
-        let (begin, _) = match house::try_append(&client, journal, "more").await {
-            Ok(commit) => commit,
-            Err(error) => {
-                assert_eq!(
-                    error.status(),
-                    Some(gazette_protocol::Status::IndexHasGreaterOffset),
-                    "{error}"
-                );
-                let request = gazette_protocol::AppendRequest {
-                    journal: journal.clone(),
-                    offset: i64::try_from(expected.len()).unwrap(),
-                    ..Default::default()
-                };
-                let answer = client
-                    .append(request, bytes::Bytes::from_static(b"more"))
-                    .await;
-                let commit = answer.unwrap().commit.unwrap();
-                (commit.begin, commit.end)
-            }
-        };
-        assert_eq!(begin, i64::try_from(expected.len()).unwrap(), "{journal}");
+        append_after(&client, journal, expected.len(), "more").await;
         expected.extend_from_slice(b"more");
         assert_eq!(house::read(&client, journal).await, expected, "{journal}");
     }
@@ -152,5 +155,59 @@ async fn fragments_that_we_store_are_named_by_what_they_hold_and_decode() {
             "{journal}"
         );
     }
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fragments_for_stores_that_decompress_are_read_and_written_in_their_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let (root, data) = (folder.path().join("root"), folder.path().join("data"));
+    copy_tree(&house::golden("fragments/store_file_only"), &root);
+    let house = House::start_with(&data, |options| {
+        options.file_root = Some(root.clone());
+        options.file_only = true;
+    });
+    let house = house.await.unwrap();
+    let client = house.client();
+    let golden = house::golden_json("fragments/fragments.json");
+    let mut seen = 0;
+    for (journal, recorded) in golden["journals"].as_object().unwrap() {
+        let fragments = recorded["fragments"].as_array().unwrap();
+        let is_file_only =
+            |f: &serde_json::Value| f["file"].as_str().unwrap().starts_with("store_file_only");
+        if !fragments.iter().all(is_file_only) {
+            continue;
+        }
+        seen += 1;
+        let mut spec = house::spec(journal);
+        spec.fragment.stores = vec!["s3://bucket/prefix/".to_owned()];
+        spec.fragment.compression_codec = CompressionCodec::GzipOffloadDecompression.into();
+        house::create(&client, spec).await;
+        let mut expected = Vec::new();
+        for append in recorded["appends"].as_array().unwrap() {
+            expected.extend(house::golden_content(&append["content"]));
+        }
+        assert!(house::read(&client, journal).await == expected, "{journal}");
+        let known = files(&root);
+        append_after(&client, journal, expected.len(), "more content").await;
+        let end = expected.len() + "more content".len();
+        house::close_fragment(&client, journal).await;
+        house::stored(&client, journal).await;
+        let stored: Vec<_> = files(&root)
+            .into_iter()
+            .filter(|path| !known.contains(path))
+            .collect();
+        assert_eq!(stored.len(), 1, "{stored:?}");
+        let name = stored[0].file_name().unwrap().to_str().unwrap();
+        assert!(
+            name.contains(&format!("-{end:016x}-")) && !name.contains('.'),
+            "{name}"
+        );
+        let bytes = fs::read(&stored[0]).unwrap();
+        assert_eq!(bytes[..2], [0x1f, 0x8b]);
+        expected.extend_from_slice(b"more content");
+        assert!(house::read(&client, journal).await == expected, "{journal}");
+    }
+    assert!(seen >= 1);
     house.stop().await;
 }

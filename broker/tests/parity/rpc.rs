@@ -7,7 +7,7 @@ use gazette_client::in_process_channel;
 use gazette_protocol::{
     AppendRequest, AppendResponse, ApplyRequest, FragmentStoreHealthRequest,
     FragmentStoreHealthResponse, FragmentsRequest, FragmentsResponse, Header, ListRequest,
-    ListResponse, ReadRequest, ReadResponse, Status,
+    ListResponse, ReadRequest, ReadResponse, ReplicateRequest, ReplicateResponse, Status,
     journal_client::JournalClient,
     json::{self, JsonForm, WireMessage},
 };
@@ -24,11 +24,13 @@ fn is_left_out(case: &Value) -> bool {
         // Asked of a broker that is not the primary, or not a member.
         "do_not_proxy_each_3",
         "do_not_proxy_each_4",
+        "replicate_not_member_3",
+        "replicate_not_member_4",
         "read_do_not_proxy_4",
     ];
     // In a process there is no limit of a message; the socket has it, see `message_over_4MiB`.
     let is_socket = name == "message_over_4MiB";
-    case["rpc"] == "Replicate" || needs_peers.contains(&name) || is_socket
+    needs_peers.contains(&name) || is_socket
 }
 
 /// The code that an RPC shall end with: the recorded one, but for two cases.
@@ -312,7 +314,25 @@ async fn rpcs_end_as_with_the_reference() {
                     writeln!(run.told, "{name}:\n   {ours:?}\n   {recorded:?}").unwrap();
                 }
             }
+            // See the test of a watch.
             "List" => {}
+            "Replicate" => {
+                let requests: Vec<ReplicateRequest> = case["requests"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|request| message(request, &run.header))
+                    .collect();
+                let stream = run.rpc.replicate(stream::iter(requests)).await;
+                let (ours, end) = run.stream(stream, Duration::from_secs(5)).await;
+                let ours: Vec<Value> = ours.iter().map(told).collect();
+                let recorded: Vec<Value> = (case["responses"].as_array().into_iter().flatten())
+                    .map(|recorded| told(&message::<ReplicateResponse>(recorded, &run.header)))
+                    .collect();
+                if (&end, &ours) != (&expected_end(case), &recorded) {
+                    writeln!(run.told, "{name}: {end}\n   {ours:?}\n   {recorded:?}").unwrap();
+                }
+            }
             other => panic!("{other}"),
         }
     }
