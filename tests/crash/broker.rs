@@ -27,7 +27,11 @@ pub(crate) struct Broker {
 
 impl Broker {
     /// Starts a broker on `data` and waits until it answers.
-    pub(crate) async fn start(data: &Path, socket: &Path, fault: Option<&str>) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        data: &Path,
+        socket: &Path,
+        fault: Option<&str>,
+    ) -> anyhow::Result<Self> {
         let log_path = socket.with_extension("log");
         let log = std::fs::File::create(&log_path).context("create the broker's log")?;
         let mut command = Command::new(env!("CARGO_BIN_EXE_gazette-under-test"));
@@ -42,10 +46,18 @@ impl Broker {
             command.env("GAZETTE_PLANTED_FAULT", fault);
         }
         let child = command.spawn().context("start the broker")?;
-        let mut broker = Self { child, socket: socket.to_owned() };
+        let mut broker = Self {
+            child,
+            socket: socket.to_owned(),
+        };
         let until = Instant::now() + START_MAX;
         loop {
-            if broker.client()?.list(LabelSelector::default()).await.is_ok() {
+            if broker
+                .client()?
+                .list(LabelSelector::default())
+                .await
+                .is_ok()
+            {
                 return Ok(broker);
             }
             if let Some(status) = broker.child.try_wait().context("look after the broker")? {
@@ -54,7 +66,10 @@ impl Broker {
                 return Err(Refused(format!("{status}: {last}")).into());
             }
             if Instant::now() > until {
-                bail!("the broker does not answer within {} s", START_MAX.as_secs());
+                bail!(
+                    "the broker does not answer within {} s",
+                    START_MAX.as_secs()
+                );
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use gazette_client::Client;
 use gazette_protocol::{
-    AppendRequest, ApplyRequest, CompressionCodec, JournalSpec, Label, LabelSet, ReadRequest, Status,
-    apply_request, duration, journal_spec,
+    AppendRequest, ApplyRequest, CompressionCodec, JournalSpec, Label, LabelSet, ReadRequest,
+    Status, apply_request, duration, journal_spec,
 };
 use gazette_tests::workload::{self, Acknowledged};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -50,10 +50,14 @@ pub(crate) async fn create_journals(client: &Client) -> anyhow::Result<()> {
         upsert: Some(upsert(number)),
         ..apply_request::Change::default()
     });
-    client.apply(ApplyRequest { changes: changes.collect() }).await.context("create journals")?;
+    client
+        .apply(ApplyRequest {
+            changes: changes.collect(),
+        })
+        .await
+        .context("create journals")?;
     Ok(())
 }
-
 
 /// Appends to random journals until an append fails.
 pub(crate) async fn write(
@@ -82,12 +86,23 @@ pub(crate) async fn write(
         };
         let request = AppendRequest {
             journal: journal.clone(),
-            union_registers: Some(LabelSet { labels: vec![register] }),
+            union_registers: Some(LabelSet {
+                labels: vec![register],
+            }),
             ..AppendRequest::default()
         };
-        let Ok(response) = client.append(request, content).await else { return sequence };
-        let Some(commit) = response.commit else { return sequence };
-        let acknowledged = Acknowledged { writer, sequence, begin: commit.begin, end: commit.end };
+        let Ok(response) = client.append(request, content).await else {
+            return sequence;
+        };
+        let Some(commit) = response.commit else {
+            return sequence;
+        };
+        let acknowledged = Acknowledged {
+            writer,
+            sequence,
+            begin: commit.begin,
+            end: commit.end,
+        };
         let mut ledger = ledger.lock().expect("no writer panics");
         ledger.entry(journal).or_default().push(acknowledged);
     }
@@ -95,7 +110,10 @@ pub(crate) async fn write(
 
 /// All content of a journal, from its beginning.
 pub(crate) async fn read_all(client: &Client, journal: &str) -> anyhow::Result<Vec<u8>> {
-    let request = ReadRequest { journal: journal.to_owned(), ..ReadRequest::default() };
+    let request = ReadRequest {
+        journal: journal.to_owned(),
+        ..ReadRequest::default()
+    };
     let mut reader = client.reader(request);
     let mut content = Vec::new();
     loop {
@@ -118,11 +136,17 @@ pub(crate) async fn registers(
     client: &Client,
     journal: &str,
 ) -> anyhow::Result<BTreeMap<String, String>> {
-    let request = AppendRequest { journal: journal.to_owned(), ..AppendRequest::default() };
+    let request = AppendRequest {
+        journal: journal.to_owned(),
+        ..AppendRequest::default()
+    };
     let response = client
         .append(request, Bytes::new())
         .await
         .with_context(|| format!("read the registers of {journal}"))?;
     let labels = response.registers.unwrap_or_default().labels;
-    Ok(labels.into_iter().map(|label| (label.name, label.value)).collect())
+    Ok(labels
+        .into_iter()
+        .map(|label| (label.name, label.value))
+        .collect())
 }

@@ -50,7 +50,11 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if arguments.rest.iter().any(|filter| !filter.starts_with('-') && !"crash".contains(filter.as_str())) {
+    if arguments
+        .rest
+        .iter()
+        .any(|filter| !filter.starts_with('-') && !"crash".contains(filter.as_str()))
+    {
         return ExitCode::SUCCESS;
     }
     let seed = arguments.seed.unwrap_or_else(|| rand::rng().random());
@@ -67,7 +71,12 @@ fn main() -> ExitCode {
     if arguments.fault.is_none() {
         for &ending in endings {
             let rounds = arguments.rounds.unwrap_or(ROUNDS_CI);
-            let campaign = Campaign { ending, rounds, seed, fault: None };
+            let campaign = Campaign {
+                ending,
+                rounds,
+                seed,
+                fault: None,
+            };
             count(report(&campaign, &runtime.block_on(campaign.run())));
         }
     }
@@ -77,14 +86,24 @@ fn main() -> ExitCode {
             None => arguments.rounds.is_none() && endings.contains(ending),
         };
         if is_wanted {
-            let campaign =
-                Campaign { ending: *ending, rounds: ROUNDS_FAULT, seed, fault: Some(fault) };
+            let campaign = Campaign {
+                ending: *ending,
+                rounds: ROUNDS_FAULT,
+                seed,
+                fault: Some(fault),
+            };
             count(report(&campaign, &runtime.block_on(campaign.run())));
         }
     }
     let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("test result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    println!(
+        "test result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
+    );
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Prints how a campaign went, and returns whether that is what it should show.

@@ -56,7 +56,11 @@ pub(crate) struct Campaign {
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// It ran.
-    Ran { rounds: u32, acknowledged: usize, damage: Damage },
+    Ran {
+        rounds: u32,
+        acknowledged: usize,
+        damage: Damage,
+    },
     /// It could not run here.
     Skipped(String),
 }
@@ -70,7 +74,11 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ran { rounds, acknowledged, damage } => {
+            Self::Ran {
+                rounds,
+                acknowledged,
+                damage,
+            } => {
                 write!(f, "{rounds} rounds, {acknowledged} acknowledged: {damage}")
             }
             Self::Skipped(why) => write!(f, "skipped: {why}"),
@@ -105,7 +113,8 @@ impl Campaign {
         let mut damage = Damage::default();
         for number in 1..=self.rounds {
             let before = count(&ledger);
-            self.load(&mut house, &mut random, &mut next, &ledger).await?;
+            self.load(&mut house, &mut random, &mut next, &ledger)
+                .await?;
             let acknowledged = count(&ledger) - before;
             total += acknowledged;
             ensure!(
@@ -113,13 +122,24 @@ impl Campaign {
                 "round {number} has only {acknowledged} acknowledgements"
             );
             let found = self.judge(&mut house, &ledger).await?;
-            println!("{} round {number}: {acknowledged} acknowledged, {found}", self.name());
+            println!(
+                "{} round {number}: {acknowledged} acknowledged, {found}",
+                self.name()
+            );
             damage.add(found);
             if damage.is_any() {
-                return Ok(Outcome::Ran { rounds: number, acknowledged: total, damage });
+                return Ok(Outcome::Ran {
+                    rounds: number,
+                    acknowledged: total,
+                    damage,
+                });
             }
         }
-        Ok(Outcome::Ran { rounds: self.rounds, acknowledged: total, damage })
+        Ok(Outcome::Ran {
+            rounds: self.rounds,
+            acknowledged: total,
+            damage,
+        })
     }
 
     /// Starts the broker, lets the writers go, and ends it at a random moment.
@@ -134,7 +154,11 @@ impl Campaign {
             Ending::Kill => None,
             Ending::PowerCut => Some(forgetful::mount(&house.data(), &house.mount())?),
         };
-        let data = if power.is_some() { house.mount() } else { house.data() };
+        let data = if power.is_some() {
+            house.mount()
+        } else {
+            house.data()
+        };
         let broker = Broker::start(&data, &house.socket(), self.fault).await?;
         load::create_journals(&broker.client()?).await?;
         let already = count(ledger);
@@ -142,7 +166,13 @@ impl Campaign {
         for (writer, first) in (0..).zip(next.iter().copied()) {
             let client = broker.client()?;
             let ledger = Arc::clone(ledger);
-            writers.push(tokio::spawn(load::write(client, writer, first, random.random(), ledger)));
+            writers.push(tokio::spawn(load::write(
+                client,
+                writer,
+                first,
+                random.random(),
+                ledger,
+            )));
         }
         let waited = tokio::time::timeout(LOAD_MAX, async {
             while count(ledger) < already + ACKNOWLEDGED_MIN {
@@ -172,8 +202,12 @@ impl Campaign {
         let mut damage = Damage::default();
         for number in 0..load::JOURNALS {
             let name = load::journal(number);
-            let acknowledged =
-                ledger.lock().expect("no writer panics").get(&name).cloned().unwrap_or_default();
+            let acknowledged = ledger
+                .lock()
+                .expect("no writer panics")
+                .get(&name)
+                .cloned()
+                .unwrap_or_default();
             // The registers first: their append waits until the journal is served.
             let left = async {
                 let registers = load::registers(&client, &name).await?;
@@ -185,7 +219,10 @@ impl Campaign {
                 }
                 Err(error) => {
                     println!("{}: {error:#}", self.name());
-                    damage.add(Damage { unserved: 1, ..Damage::default() });
+                    damage.add(Damage {
+                        unserved: 1,
+                        ..Damage::default()
+                    });
                 }
             }
         }
@@ -195,7 +232,12 @@ impl Campaign {
 }
 
 fn count(ledger: &Mutex<Ledger>) -> usize {
-    ledger.lock().expect("no writer panics").values().map(Vec::len).sum()
+    ledger
+        .lock()
+        .expect("no writer panics")
+        .values()
+        .map(Vec::len)
+        .sum()
 }
 
 /// The folder of a campaign, whose data moves on at each power cut.
@@ -207,7 +249,10 @@ struct House {
 impl House {
     fn new() -> anyhow::Result<Self> {
         let base = tempfile::Builder::new().prefix("gazfs-crash-").tempdir()?;
-        let house = Self { base, generation: 0 };
+        let house = Self {
+            base,
+            generation: 0,
+        };
         std::fs::create_dir(house.data())?;
         std::fs::create_dir(house.mount())?;
         Ok(house)

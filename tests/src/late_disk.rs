@@ -32,7 +32,9 @@ impl LateFile {
         thread::spawn(move || {
             for (offset, bytes) in queue {
                 thread::sleep(LATE);
-                written.write_at(offset, &[IoSlice::new(&bytes)]).expect("a test's disk writes");
+                written
+                    .write_at(offset, &[IoSlice::new(&bytes)])
+                    .expect("a test's disk writes");
             }
         });
         Self { file, writes }
@@ -55,7 +57,11 @@ impl Disk for LateDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.disk.open(path, mode)?;
         let is_log = path.extension().is_some_and(|extension| extension == "wal");
-        Ok(if is_log { Arc::new(LateFile::new(file)) } else { file })
+        Ok(if is_log {
+            Arc::new(LateFile::new(file))
+        } else {
+            file
+        })
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
@@ -69,7 +75,10 @@ impl Disk for LateDisk {
 
 impl DiskFile for LateFile {
     fn write_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> io::Result<()> {
-        let bytes = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        let bytes = slices
+            .iter()
+            .flat_map(|slice| slice.iter().copied())
+            .collect();
         self.writes.send((offset, bytes)).map_err(io::Error::other)
     }
 

@@ -80,7 +80,13 @@ impl Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lost, torn, registers_lost, doubled, unserved } = self;
+        let Self {
+            lost,
+            torn,
+            registers_lost,
+            doubled,
+            unserved,
+        } = self;
         write!(
             f,
             "{lost} lost, {torn} torn, {registers_lost} registers lost, {doubled} doubled, \
@@ -156,13 +162,21 @@ mod tests {
         for &(writer, sequence, length) in sent {
             let begin = offset(content.len());
             content.extend(append(writer, sequence, length));
-            acknowledged.push(Acknowledged { writer, sequence, begin, end: offset(content.len()) });
+            acknowledged.push(Acknowledged {
+                writer,
+                sequence,
+                begin,
+                end: offset(content.len()),
+            });
         }
         (content, acknowledged)
     }
 
     fn registers(pairs: &[(u32, u64)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|&(writer, value)| (register(writer), value.to_string())).collect()
+        pairs
+            .iter()
+            .map(|&(writer, value)| (register(writer), value.to_string()))
+            .collect()
     }
 
     #[test]
@@ -179,9 +193,18 @@ mod tests {
         let cut = judge(&content[..content.len() - 1], &right, &acknowledged);
         assert_eq!((cut.lost, cut.torn), (1, 1));
         let (shorter, _) = journal(&[(1, 1, 10), (2, 1, 20)]);
-        assert_eq!(judge(&shorter, &registers(&[(1, 1), (2, 1)]), &acknowledged).lost, 1);
+        assert_eq!(
+            judge(&shorter, &registers(&[(1, 1), (2, 1)]), &acknowledged).lost,
+            1
+        );
         let old = judge(&content, &registers(&[(1, 1), (2, 1)]), &acknowledged);
-        assert_eq!(old, Damage { registers_lost: 1, ..Damage::default() });
+        assert_eq!(
+            old,
+            Damage {
+                registers_lost: 1,
+                ..Damage::default()
+            }
+        );
         let mut flipped = content.clone();
         flipped[HEADER_BYTES + 3] ^= 1;
         assert_eq!(judge(&flipped, &right, &acknowledged).torn, 1);

@@ -12,13 +12,29 @@ fn main() -> ExitCode {
     gazette_broker::cli::main_with(|options| match fault.as_str() {
         "" => {}
         "late-log-write" => options.disk = Arc::new(LateDisk::default()),
-        "no-log-sync" => options.planted = Planted { no_log_sync: true, ..Planted::default() },
-        "no-record-check" => {
-            options.planted = Planted { no_record_check: true, ..Planted::default() };
+        "no-log-sync" => {
+            options.planted = Planted {
+                no_log_sync: true,
+                ..Planted::default()
+            }
         }
-        "no-spool-sync" => options.planted = Planted { no_spool_sync: true, ..Planted::default() },
+        "no-record-check" => {
+            options.planted = Planted {
+                no_record_check: true,
+                ..Planted::default()
+            };
+        }
+        "no-spool-sync" => {
+            options.planted = Planted {
+                no_spool_sync: true,
+                ..Planted::default()
+            }
+        }
         "no-directory-sync" => {
-            options.planted = Planted { no_dir_sync: true, ..Planted::default() };
+            options.planted = Planted {
+                no_dir_sync: true,
+                ..Planted::default()
+            };
         }
         other => panic!("there is no fault {other:?}"),
     })
