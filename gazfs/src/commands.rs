@@ -46,7 +46,7 @@ enum Command {
 pub fn main() -> ExitCode {
     panic::abort_on_panic();
     let cli = Cli::parse();
-    let ended = match logging::init(&cli.log) {
+    let ended = match logging::init(&quieted(cli.log)) {
         Ok(_handle) => run(cli.command),
         Err(error) => Err(error.into()),
     };
@@ -55,6 +55,14 @@ pub fn main() -> ExitCode {
         ExitStatus::Failed
     });
     ExitCode::from(status.code())
+}
+
+/// Leaves out what the FUSE library warns of at each end: that somebody unmounted before it did.
+fn quieted(mut log: LogArgs) -> LogArgs {
+    if let Ok(level) = format!("{},fuser::mnt=error", log.level).parse() {
+        log.level = level;
+    }
+    log
 }
 
 fn run(command: Command) -> anyhow::Result<ExitStatus> {

@@ -45,7 +45,7 @@ impl Adapter {
     }
 }
 
-/// What the kernel offers and we take, if it does. Not FUSE_DO_READDIRPLUS: names and sizes are
+/// What the kernel offers and we take, if it does. Not `FUSE_DO_READDIRPLUS`: names and sizes are
 /// asked for each time, so attributes with a listing would be thrown away.
 const WANTED: [InitFlags; 4] = [
     // The mount refuses to empty a journal while it opens it, not after that.
@@ -191,7 +191,7 @@ impl Filesystem for Adapter {
     }
 
     fn symlink(&self, _: &Request, _: INodeNo, name: &OsStr, _: &Path, reply: ReplyEntry) {
-        answer_entry(reply, Err(self.fs.refuse_move("link", name.as_bytes())));
+        answer_entry(reply, Err(JournalFs::refuse_move("link", name.as_bytes())));
     }
 
     fn rename(
@@ -204,11 +204,14 @@ impl Filesystem for Adapter {
         _: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        answer_empty(reply, Err(self.fs.refuse_move("rename", name.as_bytes())));
+        answer_empty(
+            reply,
+            Err(JournalFs::refuse_move("rename", name.as_bytes())),
+        );
     }
 
     fn link(&self, _: &Request, _: INodeNo, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer_entry(reply, Err(self.fs.refuse_move("link", name.as_bytes())));
+        answer_entry(reply, Err(JournalFs::refuse_move("link", name.as_bytes())));
     }
 
     fn open(&self, request: &Request, node: INodeNo, flags: fuser::OpenFlags, reply: ReplyOpen) {
@@ -322,7 +325,7 @@ impl Filesystem for Adapter {
             return reply.ok();
         }
         self.later(async move { fs.flush(caller, handle).await }, |flushed| {
-            answer_empty(reply, flushed)
+            answer_empty(reply, flushed);
         });
     }
 
@@ -353,7 +356,7 @@ impl Filesystem for Adapter {
             return answer_empty(reply, synced);
         }
         self.later(async move { fs.sync(caller, handle).await }, |synced| {
-            answer_empty(reply, synced)
+            answer_empty(reply, synced);
         });
     }
 

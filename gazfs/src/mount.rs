@@ -215,15 +215,12 @@ fn is_daemon(pid: u32) -> bool {
 fn check_device() -> Result<(), MountError> {
     let opened: io::Result<File> = OpenOptions::new().read(true).write(true).open(DEVICE);
     let Err(cause) = opened else { return Ok(()) };
-    let next = match cause.kind() {
-        io::ErrorKind::NotFound => {
-            "load the module (modprobe fuse); in a container, give it the device \
-             (--device /dev/fuse --cap-add SYS_ADMIN). Without a mount, gazctl reads and appends"
-        }
-        io::ErrorKind::PermissionDenied => {
-            "run as root, or let this user open it (chmod 666 /dev/fuse) and install fusermount3"
-        }
-        _ => "check that the kernel has FUSE. Without a mount, gazctl reads and appends",
+    let next = if cause.kind() == io::ErrorKind::PermissionDenied {
+        "run as root, or let this user open it (chmod 666 /dev/fuse; in a container also \
+         --cap-add SYS_ADMIN) and install fusermount3"
+    } else {
+        "load the module (modprobe fuse); in a container, give it the device (--device /dev/fuse \
+         --cap-add SYS_ADMIN). Without a mount, gazctl reads and appends"
     };
     Err(MountError::Device { cause, next })
 }
@@ -294,12 +291,11 @@ pub(crate) fn unmount_now(point: &Path, flags: UnmountFlags) -> Result<(), Mount
         cause,
     };
     match unmount(point, flags) {
-        Ok(()) => Ok(()),
+        // The second means that nothing is mounted there any more.
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
         Err(Errno::BUSY) => Err(MountError::Busy {
             point: point.to_owned(),
         }),
-        // Nothing is mounted there any more.
-        Err(Errno::INVAL) => Ok(()),
         Err(Errno::PERM) => {
             let mut helper = Command::new("fusermount3");
             helper.arg(if flags.contains(UnmountFlags::DETACH) {

@@ -17,7 +17,8 @@ use crate::{
 #[command(next_help_heading = "Journals")]
 pub(super) struct JournalArgs {
     /// When a write is done: `write` waits in each write(2); `close` lets writes go on, and waits
-    /// in fsync(2) and close(2), which then report what failed. O_SYNC and O_DSYNC always wait
+    /// in fsync(2) and close(2), which then report what failed. Writes that are synchronous by themselves
+    /// (`O_SYNC`, `O_DSYNC`) always wait
     #[arg(long, value_name = "WHEN", default_value = "write")]
     ack: AckArg,
 
@@ -142,7 +143,7 @@ fn parse_mode(text: &str) -> Result<u16, String> {
 }
 
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
-const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+const TIMEOUT_MAX: Duration = Duration::from_hours(24);
 
 #[cfg(test)]
 mod tests {

@@ -149,7 +149,7 @@ pub(super) const ENTRY_TTL: Duration = Duration::ZERO;
 const JOURNAL_TTL: Duration = Duration::ZERO;
 
 /// Owner and mode of directories do not change, and the kernel needs them for each path.
-const DIRECTORY_TTL: Duration = Duration::from_secs(60);
+const DIRECTORY_TTL: Duration = Duration::from_mins(1);
 
 /// What programs like cat read at once. It is the most that they take from here.
 const READ_BYTES: u32 = 1 << 20;

@@ -163,6 +163,8 @@ impl JournalFs {
             return Err(fail(Cause::DeleteNotAllowed));
         }
         let patience = self.patience(caller);
+        // News of the deletion may come before its answer.
+        self.names().tree.keep(parent);
         loop {
             self.relist(&inode, patience).await.map_err(fail)?;
             let change = apply_request::Change {
@@ -199,7 +201,7 @@ impl JournalFs {
 
     /// Refuses what would move or link a journal. Never as if it were on another device: then
     /// programs would copy, and delete.
-    pub fn refuse_move(&self, operation: &'static str, name: &[u8]) -> FsError {
+    pub fn refuse_move(operation: &'static str, name: &[u8]) -> FsError {
         let cause = Cause::AppendOnly {
             what: "it cannot be moved or linked",
         };

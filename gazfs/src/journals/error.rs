@@ -339,7 +339,26 @@ impl Cause {
             ),
             Self::FixedAttribute { .. } => Some("mount with --uid, --gid and --mode"),
             Self::Unsupported => Some("read and append instead"),
-            _ => None,
+            Self::NotFound
+            | Self::Exists
+            | Self::NotEmpty
+            | Self::IsDirectory
+            | Self::NotDirectory
+            | Self::NameTooLong { .. }
+            | Self::Interrupted { .. }
+            | Self::Ending
+            | Self::NoSpace { .. }
+            | Self::Denied { .. }
+            | Self::Away { .. }
+            | Self::NotReady { .. }
+            | Self::Fenced { .. }
+            | Self::Broker { .. }
+            | Self::NoAttribute
+            | Self::ReadOnlyAttribute
+            | Self::BufferTooSmall
+            | Self::NoData
+            | Self::BadHandle
+            | Self::Invalid => None,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -27,8 +27,9 @@ pub(super) struct Handle {
     pub(super) may_read: bool,
     pub(super) may_write: bool,
     stream: Mutex<Option<Arc<Stream>>>,
-    /// Offset after the last read: one that starts there goes on reading.
-    next: AtomicI64,
+    /// Offsets of the last read: who starts at its end reads on, who ends at its begin reads
+    /// backwards.
+    last: Mutex<Option<(i64, i64)>>,
     /// Why an append failed that was reported as written.
     failed: Mutex<Option<Cause>>,
     is_closed: AtomicBool,
@@ -41,7 +42,7 @@ impl Handle {
             may_read,
             may_write,
             stream: Mutex::new(None),
-            next: AtomicI64::new(-1),
+            last: Mutex::new(None),
             failed: Mutex::new(None),
             is_closed: AtomicBool::new(false),
         }
@@ -68,21 +69,23 @@ impl Handle {
         if let Some(stream) = stream.as_ref().filter(|stream| stream.serves(begin, end)) {
             return Arc::clone(stream);
         }
-        let next = self.next.load(Ordering::Acquire);
-        let target = match next {
-            _ if next == begin => head,
-            -1 => begin.saturating_add(FIRST_BYTES),
-            _ => begin.saturating_add(RANDOM_BYTES),
+        let last = *lock(&self.last);
+        let (from, target) = match last {
+            Some((_, next)) if next == begin => (begin, head),
+            Some((before, _)) if before == end => (end.saturating_sub(BACK_BYTES), end),
+            Some(_) => (begin, begin.saturating_add(RANDOM_BYTES)),
+            None => (begin, begin.saturating_add(FIRST_BYTES)),
         };
+        let from = from.clamp(0, begin);
         let target = target.clamp(end, head.max(end));
-        let started = Arc::new(Stream::start(fs, &self.inode, begin, target));
+        let started = Arc::new(Stream::start(fs, &self.inode, from, target));
         *stream = Some(Arc::clone(&started));
         started
     }
 
-    /// Notes that a read ended here.
-    pub(super) fn read_to(&self, end: i64) {
-        self.next.store(end, Ordering::Release);
+    /// Notes where a read was.
+    pub(super) fn note_read(&self, begin: i64, end: i64) {
+        *lock(&self.last) = Some((begin, end));
     }
 
     /// Forgets what was read ahead.
@@ -172,6 +175,9 @@ impl Handles {
 
 /// What the first read of a file fetches: whoever only looks at the beginning does not cost more.
 const FIRST_BYTES: i64 = 1 << 20;
+
+/// What a read fetches that goes backwards.
+const BACK_BYTES: i64 = 1 << 20;
 
 /// What a read elsewhere fetches at least.
 const RANDOM_BYTES: i64 = 128 << 10;

@@ -14,6 +14,10 @@ use super::{
 };
 
 /// How a file is opened.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are the flags of open(2), which any program combines"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenFlags {
     /// It will be read.

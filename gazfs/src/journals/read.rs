@@ -33,7 +33,7 @@ impl JournalFs {
             return None;
         }
         let bytes = handle.stream(begin, end)?.try_read(begin, end)?;
-        handle.read_to(end);
+        handle.note_read(begin, end);
         Some(Ok(bytes))
     }
 
@@ -78,7 +78,7 @@ impl JournalFs {
             let read = patience.wait(stream.read(begin, end)).await;
             match read.and_then(|read| read) {
                 Ok(Some(bytes)) => {
-                    handle.read_to(end);
+                    handle.note_read(begin, end);
                     return Ok(bytes);
                 }
                 Ok(None) => {}

@@ -154,6 +154,8 @@ impl Fetch {
             journal: self.inode.name.clone(),
             offset: end,
             end_offset: self.target,
+            // Where the stores can be reached, content need not go through the broker.
+            do_not_proxy: self.fs.client().options().file_root.is_some(),
             ..ReadRequest::default()
         });
         while end < self.target {

@@ -261,13 +261,16 @@ impl Tree {
         Some(ino)
     }
 
-    /// Takes a journal away that this process deleted at `revision`. Its directory stays: a program
-    /// that deletes a tree removes that after its journals.
-    pub fn remove_deleted(&mut self, name: &str, revision: i64) -> Option<Ino> {
-        let parent = self.journal(name).and_then(|ino| self.parent(ino));
-        if let Some(directory) = parent.and_then(|parent| self.directory_mut(parent)) {
+    /// Lets a directory stay when it becomes empty: a program that deletes a tree removes that after
+    /// its journals.
+    pub fn keep(&mut self, directory: Ino) {
+        if let Some(directory) = self.directory_mut(directory) {
             directory.made = true;
         }
+    }
+
+    /// Takes a journal away that this process deleted at `revision`.
+    pub fn remove_deleted(&mut self, name: &str, revision: i64) -> Option<Ino> {
         if revision > self.revision {
             self.deleted.insert(name.to_owned(), revision);
         }

@@ -71,9 +71,10 @@ impl JournalFs {
         }
         // The client gives up by itself, and knows then whether anything was done.
         let patience = Patience::new(caller, self.options().timeout + GIVE_UP_GRACE);
-        let place = match write.is_append {
-            true => Place::Anywhere,
-            false => self.place(handle, write.offset, patience).await?,
+        let place = if write.is_append {
+            Place::Anywhere
+        } else {
+            self.place(handle, write.offset, patience).await?
         };
         match self.options().ack {
             Ack::Write => self.append(handle, place, write.content, patience).await,

@@ -1,12 +1,15 @@
 //! Extended attributes: what a journal is, for scripts. They cannot be set.
 
-use gazette_protocol::{JournalSpec, Route, yaml::print_spec};
+use std::sync::Arc;
+
+use gazette_protocol::{JournalSpec, Route, list_response, yaml::print_spec};
 
 use super::{
     caller::Caller,
     error::{Cause, FsError},
     fs::JournalFs,
     inode::Inode,
+    patience::Patience,
     tree::{Ino, Kind},
 };
 
@@ -96,21 +99,27 @@ impl JournalFs {
                     .first(head)
                     .to_string()
             }
-            // Routes and flags change without the listing telling so at once.
-            Name::Labels | Name::Spec | Name::Primary => {
-                self.relist(inode, patience).await?;
-                let listed = inode.listed();
-                match name {
-                    Name::Labels => labels(&listed.spec),
-                    Name::Primary => primary(&listed.route),
-                    _ => print_spec(&listed.spec).map_err(|error| Cause::Broker {
-                        text: error.to_string(),
-                        is_outcome_unknown: false,
-                    })?,
-                }
+            Name::Labels => labels(&self.relisted(inode, patience).await?.spec),
+            Name::Primary => primary(&self.relisted(inode, patience).await?.route),
+            Name::Spec => {
+                let printed = print_spec(&self.relisted(inode, patience).await?.spec);
+                printed.map_err(|error| Cause::Broker {
+                    text: error.to_string(),
+                    is_outcome_unknown: false,
+                })?
             }
         };
         Ok(text.into_bytes())
+    }
+
+    /// Looks a journal up anew: routes change without the watch telling so.
+    async fn relisted(
+        &self,
+        inode: &Inode,
+        patience: Patience,
+    ) -> Result<Arc<list_response::Journal>, Cause> {
+        self.relist(inode, patience).await?;
+        Ok(inode.listed())
     }
 }
 

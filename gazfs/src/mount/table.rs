@@ -83,15 +83,12 @@ fn unescape(bytes: &[u8]) -> Vec<u8> {
             let text = std::str::from_utf8(digits).ok()?;
             u8::from_str_radix(text, 8).ok()
         });
-        match code {
-            Some(code) => {
-                out.push(code);
-                rest = &after[3..];
-            }
-            None => {
-                out.push(*first);
-                rest = after;
-            }
+        if let Some(code) = code {
+            out.push(code);
+            rest = &after[3..];
+        } else {
+            out.push(*first);
+            rest = after;
         }
     }
     out

@@ -22,12 +22,13 @@ use tempfile::TempDir;
 use crate::harness::{Mount, appender, ends_within, eventually, has_fuse, options};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gazfs");
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 /// A `gazfs up` that is always ended, and its mount taken away.
 struct Up {
     child: Child,
-    dir: TempDir,
+    /// `None` once it was given to the next.
+    dir: Option<TempDir>,
     lines: String,
 }
 
@@ -52,15 +53,22 @@ impl Up {
         let mut lines = String::new();
         let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
         while !lines.contains("gazctl") {
-            if out.read_line(&mut lines).expect("read what it says") == 0 {
-                panic!("it ended: {:?}: {lines}", child.wait());
-            }
+            let length = out.read_line(&mut lines).expect("read what it says");
+            assert!(length > 0, "it ended: {:?}: {lines}", child.wait());
         }
-        Some(Self { child, dir, lines })
+        Some(Self {
+            child,
+            dir: Some(dir),
+            lines,
+        })
     }
 
     fn point(&self) -> PathBuf {
-        self.dir.path().join("journals")
+        self.dir().join("journals")
+    }
+
+    fn dir(&self) -> &Path {
+        self.dir.as_ref().expect("it has its folder").path()
     }
 
     fn signal(&self, signal: Signal) {
@@ -72,8 +80,7 @@ impl Up {
         ends_within(&mut self.child, LONG);
         let code = self.child.wait().expect("wait").code();
         assert!(!is_mounted(&self.point()), "its mount is left");
-        let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().expect("make a folder"));
-        (code, dir)
+        (code, self.dir.take().expect("it has its folder"))
     }
 }
 
@@ -81,7 +88,9 @@ impl Drop for Up {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
-        let _gone = unmount(self.point(), UnmountFlags::DETACH);
+        if self.dir.is_some() {
+            let _gone = unmount(self.point(), UnmountFlags::DETACH);
+        }
     }
 }
 
@@ -127,7 +136,7 @@ fn up_says_what_it_does_and_keeps_everything() {
         .expect("run sh");
     assert!(output.status.success(), "{}", text(&output));
     assert_eq!(fs::read(point.join("app/log")).expect("read"), b"hello\n");
-    let socket = fs::metadata(up.dir.path().join("gazfs.sock")).expect("a socket");
+    let socket = fs::metadata(up.dir().join("gazfs.sock")).expect("a socket");
     assert_eq!(
         std::os::unix::fs::PermissionsExt::mode(&socket.permissions()) & 0o777,
         0o600
@@ -156,12 +165,11 @@ fn a_dead_mount_is_replaced() {
     up.child.kill().expect("kill");
     up.child.wait().expect("wait");
     assert!(fs::metadata(&point).is_err(), "the mount is dead");
-    let dir = std::mem::replace(&mut up.dir, tempfile::tempdir().expect("make a folder"));
-    std::mem::forget(up);
+    let dir = up.dir.take().expect("it has its folder");
     let Some(up) = Up::at(dir, &[]) else { return };
     assert_eq!(fs::read(point.join("app/log")).expect("read"), b"kept\n");
     let table = gazfs::mount::read().expect("read the table");
-    let resolved = fs::canonicalize(up.dir.path())
+    let resolved = fs::canonicalize(up.dir())
         .expect("it is there")
         .join("journals");
     assert_eq!(
@@ -194,7 +202,7 @@ fn umount_takes_a_dead_mount_away() {
 #[test]
 fn impossible_places_are_refused_with_a_reason() {
     let Some(up) = Up::new(&[]) else { return };
-    let (point, dir) = (up.point(), up.dir.path().to_owned());
+    let (point, dir) = (up.point(), up.dir().to_owned());
     let again = gazfs(&["up".as_ref(), &dir]);
     assert_eq!(again.status.code(), Some(1));
     assert!(

@@ -218,8 +218,7 @@ fn attributes_tell_what_a_journal_is() {
     let mut buffer = [0u8; 4096];
     let length = rustix::fs::listxattr(&path, &mut buffer[..]).expect("list");
     let listed = String::from_utf8_lossy(&buffer[..length]).into_owned();
-    let listed: Vec<&str> = listed.split_terminator('\0').collect();
-    assert_eq!(listed.len(), 5);
+    assert_eq!(listed.split_terminator('\0').count(), 5);
     let get = |name: &str| {
         let mut buffer = [0u8; 4096];
         let length = rustix::fs::getxattr(&path, name, &mut buffer[..]).expect("get");

@@ -106,7 +106,7 @@ fn reads_past_four_gibibytes_are_right() {
     mount.broker.create("app/log");
     mount.broker.truncate("app/log", FAR);
     mount.broker.append("app/log", b"far away\n");
-    mount.sh_ok("echo more >> $J/app/log; tail -n2 $J/app/log | grep -qx 'far away'");
+    mount.sh_ok("echo more >> $J/app/log; tail -c14 $J/app/log | grep -qx 'far away'");
     let mut file = File::open(mount.path("app/log")).expect("open");
     file.seek(SeekFrom::Start(u64::try_from(FAR).expect("a place")))
         .expect("seek");
@@ -207,7 +207,7 @@ fn a_journal_made_again_is_another_file() {
 fn a_pruned_beginning_is_a_hole() {
     let Some(mount) = Mount::new() else { return };
     mount.broker.create("app/log");
-    mount.broker.append("app/log", &[b'x'; 1 << 20]);
+    mount.broker.append("app/log", &vec![b'x'; 1 << 20]);
     mount.broker.truncate("app/log", 1_000_000);
     let path = mount.path("app/log");
     let metadata = fs::metadata(&path).expect("look");
@@ -271,6 +271,26 @@ fn reading_on_is_read_ahead() {
     eprintln!("16 MiB in reads of 4 KiB: {:?}", started.elapsed());
     assert_eq!(total, 16 << 20);
     assert!(mount.broker.calls(Call::Read) - before < 10);
+}
+
+// So is one that reads backwards, as tac(1) does.
+#[test]
+fn reading_backwards_is_read_ahead() {
+    let Some(mount) = Mount::new() else { return };
+    mount.broker.create("app/log");
+    let content = numbers(1_000_000);
+    mount.broker.append("app/log", &content);
+    let before = mount.broker.calls(Call::Read);
+    let file = File::open(mount.path("app/log")).expect("open");
+    let mut end = content.len();
+    while end > 0 {
+        let begin = (end - 1) / 8192 * 8192;
+        let mut buffer = vec![0; end - begin];
+        file.read_exact_at(&mut buffer, begin as u64).expect("read");
+        assert!(buffer == content[begin..end], "{begin}..{end}");
+        end = begin;
+    }
+    assert!(mount.broker.calls(Call::Read) - before < 20);
 }
 
 // After a descriptor is closed nothing is fetched for it any more.

@@ -52,9 +52,9 @@ fn one_write_is_one_append_up_to_a_mebibyte_less_a_page() {
     let before = appends(&mount);
     assert_eq!(file.write_vectored(&pieces).expect("writev"), 256 * 700);
     assert_eq!(appends(&mount) - before, 1);
-    pieces
-        .iter()
-        .for_each(|piece| expected.extend_from_slice(piece));
+    for piece in &pieces {
+        expected.extend_from_slice(piece);
+    }
     assert_eq!(mount.broker.content("app/log"), expected);
 }
 
@@ -249,7 +249,7 @@ fn with_ack_close_writes_go_on_and_fsync_and_close_wait() {
         "nothing is acknowledged yet"
     );
     file.sync_all().expect("sync");
-    let expected: String = (0..50).map(|n| format!("{n};")).collect();
+    let expected = (0..50).map(|n| n.to_string() + ";").collect::<String>();
     assert_eq!(mount.broker.content("app/log"), expected.as_bytes());
     assert!(appends(&mount) < 10, "they went together");
     mount.broker.inject(Call::Append, slow());
