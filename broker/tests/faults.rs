@@ -1,15 +1,17 @@
 //! A broker on a bad day: damaged files, full disks, clients that stall or go away.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #[path = "faults/clients.rs"]
 mod clients;
 #[path = "faults/damage.rs"]
 mod damage;
 #[path = "faults/full_disk.rs"]
 mod full_disk;
-#[allow(dead_code, reason = "each binary of tests uses its part")]
+#[expect(dead_code, reason = "each binary of tests uses its part")]
 #[path = "common/house.rs"]
 mod house;
-#[allow(dead_code, reason = "each binary of tests uses its part")]
+#[expect(dead_code, reason = "each binary of tests uses its part")]
 #[path = "common/raw_http.rs"]
 mod raw_http;
 #[path = "faults/requests.rs"]

@@ -1,5 +1,7 @@
 //! A whole embedded broker, through its client: what is promised, and what comes back after a restart.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use bytes::Bytes;
 use gazette_broker::{Embedded, EmbeddedOptions};
 use gazette_client::{Client, ErrorKind, ReadEvent};

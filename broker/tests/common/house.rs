@@ -209,7 +209,7 @@ pub(crate) fn golden(relative: &str) -> PathBuf {
 
 pub(crate) fn golden_json(relative: &str) -> serde_json::Value {
     let path = golden(relative);
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     serde_json::from_str(&text).unwrap()
 }
 

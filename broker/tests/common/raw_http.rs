@@ -89,7 +89,7 @@ fn parse(bytes: &[u8], is_open: bool) -> Answer {
 fn header_line(line: &str) -> (String, String) {
     let (name, value) = line
         .split_once(": ")
-        .unwrap_or((line.trim_end_matches(':'), ""));
+        .unwrap_or_else(|| (line.trim_end_matches(':'), ""));
     (name.to_owned(), value.to_owned())
 }
 

@@ -9,6 +9,9 @@ use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 use crate::house::{self, House};
 
+/// Appends whose clients go away.
+const ROUNDS: usize = 60;
+
 fn opening(journal: &str) -> AppendRequest {
     AppendRequest {
         journal: journal.to_owned(),
@@ -102,7 +105,6 @@ async fn an_append_whose_client_goes_away_at_its_commit_is_there_whole_and_once_
     let house = House::serve(folder.path()).await;
     let client = house.client();
     house::create(&client, house::spec("gone/log")).await;
-    const ROUNDS: usize = 60;
     for round in 0..ROUNDS {
         let line = format!("line {round:04} {}\n", "y".repeat(50 * round));
         let delay = Duration::from_micros(200 * round as u64);

@@ -1,5 +1,7 @@
 //! A small file system in memory, which can be filled.
 
+#![expect(clippy::print_stderr, reason = "what is left out must be seen")]
+
 use std::{
     fs,
     path::{Path, PathBuf},
