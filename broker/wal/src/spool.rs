@@ -202,7 +202,8 @@ impl SpoolFile {
     }
 
     /// Makes the bytes written so far durable, and the name of the file. [`Content::InSpool`]
-    /// does it by itself.
+    /// does it by itself. A failure is final for the broker: the system may have dropped the bytes,
+    /// and a later call that succeeds proves nothing.
     ///
     /// [`Content::InSpool`]: crate::Content::InSpool
     pub fn sync(&self) -> io::Result<()> {

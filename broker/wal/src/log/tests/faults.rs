@@ -273,3 +273,21 @@ fn an_unsynced_log_survives_a_kill() {
         world.open().unwrap();
     }
 }
+
+#[test]
+fn an_unsynced_log_opens_or_tells_after_a_power_cut() {
+    let mut options = options();
+    options.durability = crate::Durability::Replicated;
+    let mut opened = 0;
+    for seed in 0..60 {
+        let mut world = World::new(seed, options.clone(), Planted::default());
+        world.open().unwrap();
+        world.run(STEPS);
+        world.crash(Crash::PowerCut { seed });
+        match Manual::open(&options, &world.disk, Planted::default()) {
+            Ok(_) => opened += 1,
+            Err(err) => assert!(matches!(err, OpenError::Corrupt(_)), "{err}"),
+        }
+    }
+    assert!(opened > 0);
+}
