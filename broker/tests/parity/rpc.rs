@@ -94,7 +94,7 @@ fn strip(value: &mut Value) {
             fields.values_mut().for_each(strip);
         }
         Value::Array(items) => items.iter_mut().for_each(strip),
-        _ => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -115,10 +115,10 @@ impl Run {
     fn unary<M: WireMessage + std::fmt::Debug>(
         &mut self,
         case: &Value,
-        answer: Result<M, tonic::Status>,
+        answer: &Result<M, tonic::Status>,
     ) {
         let name = case["name"].as_str().unwrap();
-        let end = end_of(&answer);
+        let end = end_of(answer);
         let expected = expected_end(case);
         if end != expected {
             writeln!(
@@ -128,7 +128,7 @@ impl Run {
             )
             .unwrap();
         }
-        if let (Ok(ours), Some(recorded)) = (&answer, case.get("response")) {
+        if let (Ok(ours), Some(recorded)) = (answer, case.get("response")) {
             let (ours, recorded) = (told(ours), told(&message::<M>(recorded, &self.header)));
             if ours != recorded {
                 writeln!(self.told, "{name}:\n   {ours}\n   {recorded}").unwrap();
@@ -172,16 +172,16 @@ impl Run {
             writeln!(self.told, "{name}: ends with {end} for {expected}").unwrap();
         }
         let recorded: Vec<ReadResponse> = (case["responses"].as_array().into_iter().flatten())
-            .map(|response| match response.get("message") {
-                Some(recorded) => message(recorded, &self.header),
+            .map(|response| {
+                if let Some(recorded) = response.get("message") {
+                    return message(recorded, &self.header);
+                }
                 // Zeros, of which the recording has the number only.
-                None => {
-                    let length = response["content_length"].as_u64().unwrap();
-                    ReadResponse {
-                        offset: response["offset"].as_i64().unwrap(),
-                        content: vec![0; usize::try_from(length).unwrap()].into(),
-                        ..ReadResponse::default()
-                    }
+                let length = response["content_length"].as_u64().unwrap();
+                ReadResponse {
+                    offset: response["offset"].as_i64().unwrap(),
+                    content: vec![0; usize::try_from(length).unwrap()].into(),
+                    ..ReadResponse::default()
                 }
             })
             .collect();
@@ -217,6 +217,7 @@ fn joined(responses: &[ReadResponse]) -> Vec<String> {
 }
 
 /// The messages of an append, at the pace of the recording.
+#[expect(clippy::needless_collect, reason = "the stream outlives the case")]
 fn appends(case: &Value, header: &Header) -> impl Stream<Item = AppendRequest> + Send + 'static {
     let requests: Vec<AppendRequest> = (case["requests"].as_array().into_iter().flatten())
         .map(|request| match request["content_length"].as_u64() {
@@ -271,14 +272,14 @@ async fn rpcs_end_as_with_the_reference() {
                     .apply(request)
                     .await
                     .map(tonic::Response::into_inner);
-                run.unary(case, answer);
+                run.unary(case, &answer);
             }
             "Append" => {
                 let requests = appends(case, &run.header);
                 let append = run.rpc.append(requests);
                 let answer = tokio::time::timeout(Duration::from_secs(12), append).await;
                 let answer = answer.unwrap_or_else(|_| panic!("{name} does not end"));
-                run.unary::<AppendResponse>(case, answer.map(tonic::Response::into_inner));
+                run.unary::<AppendResponse>(case, &answer.map(tonic::Response::into_inner));
                 // As in the recording, where the pace was that of people.
                 match name {
                     "append_check_registers_empty" => stored_first(&client, "rpc/one").await,
@@ -290,13 +291,13 @@ async fn rpcs_end_as_with_the_reference() {
             "ListFragments" => {
                 let request: FragmentsRequest = message(request, &run.header);
                 let answer = run.rpc.list_fragments(request).await;
-                run.unary::<FragmentsResponse>(case, answer.map(tonic::Response::into_inner));
+                run.unary::<FragmentsResponse>(case, &answer.map(tonic::Response::into_inner));
             }
             "FragmentStoreHealth" => {
                 let request: FragmentStoreHealthRequest = message(request, &run.header);
                 let answer = run.rpc.fragment_store_health(request).await;
                 let answer = answer.map(tonic::Response::into_inner);
-                run.unary::<FragmentStoreHealthResponse>(case, answer);
+                run.unary::<FragmentStoreHealthResponse>(case, &answer);
             }
             "List" if request["watch"] != json!(true) => {
                 let request: ListRequest = message(request, &run.header);
