@@ -63,7 +63,11 @@ fn files() -> Vec<String> {
 }
 
 fn rust_files() -> Vec<(String, String)> {
-    let sources = files().into_iter().filter(|path| path.ends_with(".rs"));
+    let sources = files().into_iter().filter(|path| {
+        Path::new(path)
+            .extension()
+            .is_some_and(|extension| extension == "rs")
+    });
     sources
         .map(|path| {
             let text = fs::read_to_string(top().join(&path)).expect("source is UTF-8");
@@ -111,7 +115,7 @@ fn layers() -> BTreeMap<String, Layer> {
         let layer = Layer {
             level: level.parse().expect("a level is a number"),
             folder: folder.to_owned(),
-            may_use: may_use.map(|short| full_name(short)).collect(),
+            may_use: may_use.map(full_name).collect(),
             pure: pure == "yes",
         };
         (name.to_owned(), layer)

@@ -134,26 +134,24 @@ impl Shell<'_> {
     async fn drive(mut self, mut fsm: AppendFsm) -> Result<AppendResponse, tonic::Status> {
         let mut output = fsm.step(now(), Input::Start);
         loop {
-            output = match output {
-                Output::Done(result) => return self.done(*result),
-                Output::Proxy { .. } => {
-                    // One broker is the whole cluster: there is nobody to pass it on to.
-                    return Err(tonic::Status::unavailable(format!(
-                        "append {}: another broker is its primary; next: try again",
-                        self.journal
-                    )));
-                }
-                other => {
-                    let input = match self.perform(other).await {
-                        Ok(input) => input,
-                        Err(refused) => {
-                            self.abandon(&mut fsm);
-                            return Err(refused);
-                        }
-                    };
-                    fsm.step(now(), input)
+            if let Output::Done(result) = output {
+                return self.done(*result);
+            }
+            if matches!(output, Output::Proxy { .. }) {
+                // One broker is the whole cluster: there is nobody to pass it on to.
+                return Err(tonic::Status::unavailable(format!(
+                    "append {}: another broker is its primary; next: try again",
+                    self.journal
+                )));
+            }
+            let input = match self.perform(output).await {
+                Ok(input) => input,
+                Err(refused) => {
+                    self.abandon(&mut fsm);
+                    return Err(refused);
                 }
             };
+            output = fsm.step(now(), input);
         }
     }
 
@@ -459,7 +457,7 @@ impl Shell<'_> {
         let replica = self.replica();
         StoreFacts {
             index: replica.summary(),
-            health: self.service.store_health(replica),
+            health: store_health(replica),
         }
     }
 
@@ -655,11 +653,13 @@ impl Shell<'_> {
     }
 }
 
-/// Facts about the first store, by the policy of this broker: see `docs/COMPATIBILITY.md`.
-pub(crate) fn health_of(listing_error: Option<String>) -> Health {
-    match listing_error {
-        None => Health::Healthy,
-        Some(error) => Health::Unhealthy(error),
+/// The health of a journal's first store, as far as an append must care: what is acknowledged is
+/// safe on this disk, so only a store that cannot be listed holds appends up, since it may have
+/// content that nobody here knows of.
+fn store_health(replica: &Replica) -> Health {
+    match replica.listing_error() {
+        Some(error) if !replica.index().is_refreshed() => Health::Unhealthy(error),
+        Some(_) | None => Health::Healthy,
     }
 }
 

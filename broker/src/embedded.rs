@@ -10,20 +10,20 @@ use std::{
 
 use axum::{Router, extract::Request};
 use gazette_allocator::{
-    Allocator, AllocatorOptions, Brokers, KeyError, Keys, Schema as _, Session, SessionError,
-    session::EMBEDDED_TTL,
+    Allocator, AllocatorOptions, Brokers, Decoded, KeepAlive, KeyError, Keys, Schema as _, Session,
+    SessionError, session::EMBEDDED_TTL,
 };
 use gazette_client::{Client, ClientOptions, in_process_channel};
 use gazette_coordination::Coordination;
 use gazette_journal::append::Limits;
-use gazette_keyspace::{Mirror, MirrorError, MirrorOptions};
+use gazette_keyspace::{Mirror, MirrorError, MirrorOptions, MirrorWatch};
 use gazette_process::{TaskError, TaskGroup};
 use gazette_protocol::{
     BrokerSpec, MAX_JOURNAL_LIMIT, ProcessSpec, Validate as _, ValidationError,
     journal_server::JournalServer, process_spec,
 };
 use gazette_stores::{StoreConfig, Stores};
-use gazette_wal::{Disk, Durability, Log, OpenError, Options, RealDisk};
+use gazette_wal::{Disk, Durability, Log, OpenError, Options, RealDisk, RecoveredJournal};
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 
@@ -182,48 +182,28 @@ impl fmt::Debug for Embedded {
 impl Embedded {
     /// Recovers what is in the data folder, and starts to serve it.
     pub async fn start(options: EmbeddedOptions) -> Result<Self, EmbeddedError> {
-        let member = BrokerSpec {
-            process_spec: ProcessSpec {
-                id: options.id.clone(),
-                endpoint: options.endpoint.clone(),
-            },
-            journal_limit: options.journal_limit,
-            exiting: false,
-        };
-        member.validate()?;
+        let member = member_of(&options)?;
         metrics::describe();
-        let lock = lock_folder(&options.data_dir)?;
-        let scratch = options.data_dir.join("tmp");
-        clear_folder(&scratch)?;
-        make_folder(&options.fragments_dir())?;
-
         let keys = Keys::new(ROOT)?;
-        let store = gazette_coordination::Embedded::open(options.data_dir.join("coordination.db"));
-        let store = Arc::new(store.await?);
+        let Data {
+            lock,
+            scratch,
+            store,
+            log,
+            recovered,
+        } = Data::open(&options).await?;
         let coordination: Arc<dyn Coordination> = Arc::clone(&store) as _;
-        let (log, recovered) = open_log(&options).await?;
+        let Joined {
+            session,
+            keep_alive,
+            mirror,
+            watch,
+        } = Joined::join(&coordination, &keys, &member).await?;
 
         // The broker ends by `stop`, in order; nothing above cancels its tasks.
         let root = CancellationToken::new();
         let tasks = TaskGroup::new(&root);
         let support = TaskGroup::new(&root);
-        let (session, keep_alive) = Session::open(Arc::clone(&coordination), EMBEDDED_TTL).await?;
-        let announced = session
-            .announce(
-                keys.member(&options.id),
-                member.encode_to_vec().into(),
-                Duration::from_secs(1),
-            )
-            .await?;
-        let (mirror, watch) = Mirror::load(
-            Arc::clone(&coordination),
-            keys.root().to_owned(),
-            Some(announced.revision()),
-            Brokers::decoder(keys.clone()),
-            MirrorOptions::embedded(),
-        )
-        .await?;
-
         let stores = Arc::new(Stores::new(StoreConfig {
             file_root: Some(options.fragments_dir()),
             file_only: options.file_only,
@@ -243,18 +223,14 @@ impl Embedded {
             verifying: Arc::new(tokio::sync::Semaphore::new(VERIFYING_MAX)),
             pulse: Arc::clone(&pulse),
         };
-        let replicas = Arc::new(Replicas::new(
-            keys.clone(),
-            options.id.clone(),
-            log.clone(),
-            context,
-            recovered,
-        ));
+        let local = options.id.clone();
+        let replicas = Replicas::new(keys.clone(), local.clone(), log.clone(), context, recovered);
+        let replicas = Arc::new(replicas);
         let topology = Arc::new(Topology {
             mirror: mirror.clone(),
             coordination: Arc::clone(&coordination),
             keys: keys.clone(),
-            local: options.id.clone(),
+            local: local.clone(),
             replicas: Arc::clone(&replicas),
             // However many replicas a spec wants: here is one broker.
             max_replication: 1,
@@ -272,60 +248,32 @@ impl Embedded {
             tasks.clone(),
             stop_streams.clone(),
         );
-        let pulsing = service.clone();
-        let beat: Pulse = Box::new(move |journal| {
-            let service = pulsing.clone();
-            Box::pin(async move { service.pulse(journal).await })
-        });
-        let set = pulse.set(beat);
+        let set = pulse.set(pulse_of(&service));
         assert!(set.is_ok(), "the pulse is set once");
 
         // Deleted while the broker was away, or while it was about to forget them.
-        {
-            let topology = Arc::clone(&topology);
-            replicas
-                .forget_deleted(|name, revision| topology.create_revision(name) == Some(revision));
-        }
-        let observer = Arc::clone(&replicas);
-        mirror.observe(move |space, changes| observer.observe(space, changes));
+        replicas.forget_deleted(|name, revision| topology.create_revision(name) == Some(revision));
+        mirror.observe(move |space, changes| replicas.observe(space, changes));
 
         let stop_persister = CancellationToken::new();
         spawn_support(&support, &stores, watch, keep_alive, &log);
-        {
-            let stop = stop_persister.clone();
-            support.spawn("persister", async move {
-                persister_task.run(stop, STOP_GRACE).await;
-                Ok(())
-            });
-        }
-        let allocator = Allocator::<Brokers>::new(
-            Arc::clone(&coordination),
-            keys,
-            mirror,
-            options.id.clone(),
-            AllocatorOptions::default(),
+        let stop = stop_persister.clone();
+        support.spawn("persister", async move {
+            persister_task.run(stop, STOP_GRACE).await;
+            Ok(())
+        });
+        let how = AllocatorOptions::default();
+        spawn_allocator(
+            &tasks,
+            Allocator::new(coordination, keys, mirror, local, how),
         );
-        {
-            let stop = tasks.token();
-            tasks.spawn("allocator", async move {
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => Ok(()),
-                    ended = allocator.run() => match ended {
-                        Ok(_exit) => Ok(()),
-                        Err(error) => Err(error.into()),
-                    },
-                }
-            });
-        }
         topology.assigned().await;
-        let channel = in_process_channel(service.clone());
         let client_options = ClientOptions {
             file_root: Some(options.fragments_dir()),
             zone: options.id.zone.clone(),
             ..ClientOptions::default()
         };
-        let client = Client::from_channel(channel, client_options);
+        let client = Client::from_channel(in_process_channel(service.clone()), client_options);
         Ok(Self {
             service,
             client,
@@ -411,12 +359,109 @@ impl Embedded {
     }
 }
 
+/// How the broker announces itself.
+fn member_of(options: &EmbeddedOptions) -> Result<BrokerSpec, ValidationError> {
+    let (id, endpoint) = (options.id.clone(), options.endpoint.clone());
+    let member = BrokerSpec {
+        process_spec: ProcessSpec { id, endpoint },
+        journal_limit: options.journal_limit,
+        exiting: false,
+    };
+    member.validate()?;
+    Ok(member)
+}
+
+/// What is in the data folder.
+struct Data {
+    lock: fs::File,
+    scratch: PathBuf,
+    store: Arc<gazette_coordination::Embedded>,
+    log: Log,
+    recovered: Vec<RecoveredJournal>,
+}
+
+impl Data {
+    async fn open(options: &EmbeddedOptions) -> Result<Self, EmbeddedError> {
+        let lock = lock_folder(&options.data_dir)?;
+        let scratch = options.data_dir.join("tmp");
+        clear_folder(&scratch)?;
+        make_folder(&options.fragments_dir())?;
+        let store = gazette_coordination::Embedded::open(options.data_dir.join("coordination.db"));
+        let store = Arc::new(store.await?);
+        let (log, recovered) = open_log(options).await?;
+        Ok(Self {
+            lock,
+            scratch,
+            store,
+            log,
+            recovered,
+        })
+    }
+}
+
+/// The broker's place in its cluster.
+struct Joined {
+    session: Session,
+    keep_alive: KeepAlive,
+    mirror: Mirror<Decoded<Brokers>>,
+    watch: MirrorWatch<Decoded<Brokers>>,
+}
+
+impl Joined {
+    async fn join(
+        coordination: &Arc<dyn Coordination>,
+        keys: &Keys,
+        member: &BrokerSpec,
+    ) -> Result<Self, EmbeddedError> {
+        let (session, keep_alive) = Session::open(Arc::clone(coordination), EMBEDDED_TTL).await?;
+        let key = keys.member(&member.process_spec.id);
+        let value = member.encode_to_vec().into();
+        let announced = session.announce(key, value, Duration::from_secs(1)).await?;
+        let (mirror, watch) = Mirror::load(
+            Arc::clone(coordination),
+            keys.root().to_owned(),
+            Some(announced.revision()),
+            Brokers::decoder(keys.clone()),
+            MirrorOptions::embedded(),
+        )
+        .await?;
+        Ok(Self {
+            session,
+            keep_alive,
+            mirror,
+            watch,
+        })
+    }
+}
+
+fn pulse_of(service: &Service) -> Pulse {
+    let service = service.clone();
+    Box::new(move |journal| {
+        let service = service.clone();
+        Box::pin(async move { service.pulse(journal).await })
+    })
+}
+
+fn spawn_allocator(tasks: &TaskGroup, allocator: Allocator<Brokers>) {
+    let stop = tasks.token();
+    tasks.spawn("allocator", async move {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Ok(()),
+            ended = allocator.run() => match ended {
+                Ok(_exit) => Ok(()),
+                Err(error) => Err(error.into()),
+            },
+        }
+    });
+}
+
 /// Tasks that replicas and appends need until they have ended.
 fn spawn_support(
     support: &TaskGroup,
     stores: &Arc<Stores>,
-    watch: gazette_keyspace::MirrorWatch<gazette_allocator::Decoded<Brokers>>,
-    keep_alive: gazette_allocator::KeepAlive,
+    watch: MirrorWatch<Decoded<Brokers>>,
+    keep_alive: KeepAlive,
     log: &Log,
 ) {
     support.spawn("mirror of the coordination store", async move {
@@ -451,7 +496,7 @@ fn spawn_support(
 
 async fn open_log(
     options: &EmbeddedOptions,
-) -> Result<(Log, Vec<gazette_wal::RecoveredJournal>), EmbeddedError> {
+) -> Result<(Log, Vec<RecoveredJournal>), EmbeddedError> {
     let mut log_options = Options::new(
         options.data_dir.join("wal"),
         options.data_dir.join("spools"),

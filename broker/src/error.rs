@@ -20,8 +20,11 @@ pub(crate) fn coordination(operation: &str, error: &CoordinationError) -> tonic:
     let text = format!("{operation}: {error}");
     match error.kind() {
         ErrorKind::Invalid => tonic::Status::invalid_argument(text),
+        ErrorKind::NoSpace => tonic::Status::resource_exhausted(text),
         ErrorKind::Retry => tonic::Status::unavailable(text),
-        _ => tonic::Status::unknown(text),
+        ErrorKind::NotFound | ErrorKind::Compacted | ErrorKind::Closed => {
+            tonic::Status::unknown(text)
+        }
     }
 }
 
@@ -33,27 +36,34 @@ pub(crate) fn store(error: &StoreError) -> tonic::Status {
 /// A journal could not be resolved.
 pub(crate) fn resolve(journal: &str, error: &ResolveError) -> tonic::Status {
     let text = format!("resolve {journal}: {error}");
-    match error {
-        ResolveError::Stopped => tonic::Status::unavailable(text),
-        ResolveError::RevisionNotReached { .. } => tonic::Status::deadline_exceeded(text),
-        _ => tonic::Status::unknown(text),
+    if matches!(error, ResolveError::Stopped) {
+        tonic::Status::unavailable(text)
+    } else if matches!(error, ResolveError::RevisionNotReached { .. }) {
+        tonic::Status::deadline_exceeded(text)
+    } else {
+        // What the reference answers to a request that was meant for somebody else.
+        tonic::Status::unknown(text)
     }
 }
 
-/// An append failed. RESOURCE_EXHAUSTED says that the disk is full and nothing was written;
-/// UNAVAILABLE that it is certain that nothing was written and a retry may help.
+/// An append failed. `RESOURCE_EXHAUSTED` says that the disk is full and nothing was written,
+/// `UNAVAILABLE` that it is certain that nothing was written and a retry may help.
 pub(crate) fn append(journal: &str, error: &AppendError) -> tonic::Status {
     let text = format!("append {journal}: {error}");
-    match error {
-        AppendError::Local(LocalFailure::NoSpace) => tonic::Status::resource_exhausted(text),
-        AppendError::Replication(PipelineError::Local(LocalFailure::NoSpace)) => {
-            tonic::Status::resource_exhausted(text)
-        }
-        AppendError::Resolve(ResolveError::Stopped) => tonic::Status::unavailable(text),
-        AppendError::Cancelled => tonic::Status::cancelled(text),
-        AppendError::TimedOut { .. } if error.is_certain() => {
-            tonic::Status::deadline_exceeded(text)
-        }
-        _ => tonic::Status::unknown(text),
+    let is_full = matches!(
+        error,
+        AppendError::Local(LocalFailure::NoSpace)
+            | AppendError::Replication(PipelineError::Local(LocalFailure::NoSpace))
+    );
+    if is_full {
+        tonic::Status::resource_exhausted(text)
+    } else if matches!(error, AppendError::Resolve(ResolveError::Stopped)) {
+        tonic::Status::unavailable(text)
+    } else if matches!(error, AppendError::Cancelled) {
+        tonic::Status::cancelled(text)
+    } else if matches!(error, AppendError::TimedOut { .. }) && error.is_certain() {
+        tonic::Status::deadline_exceeded(text)
+    } else {
+        tonic::Status::unknown(text)
     }
 }

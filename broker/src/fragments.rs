@@ -1,4 +1,4 @@
-//! ListFragments: what is known of a journal's content, page by page.
+//! `ListFragments`: what is known of a journal's content, page by page.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{error, read::serving, service::Service, topology::Question};
 /// How long the first listing of the stores is waited for.
 const LISTING_WAIT: Duration = Duration::from_secs(30);
 
-/// Serves a ListFragments RPC.
+/// Serves a `ListFragments` RPC.
 pub(crate) async fn serve(
     service: &Service,
     request: FragmentsRequest,

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use futures_util::{Stream, stream};
-use gazette_allocator::State;
+use gazette_allocator::{State, state::ItemEntry};
 use gazette_protocol::{LabelSelector, ListRequest, ListResponse, Validate as _, list_response};
 
 use crate::{error::invalid, service::Service, topology::Topology};
@@ -151,7 +151,7 @@ fn matching(
         journals: matching.len(),
         last_change: matching
             .iter()
-            .map(|item| item.mod_revision())
+            .map(ItemEntry::mod_revision)
             .max()
             .unwrap_or(0),
     };

@@ -219,11 +219,14 @@ async fn try_once(
         }
         Err(error) => {
             tracing::warn!(journal = spec.name, store = url, err = %error, "cannot store a fragment");
-            match error {
-                UploadError::Store(error) if error.kind() == StoreErrorKind::Denied => {
-                    Tried::Denied
-                }
-                _ => Tried::Failed,
+            let is_denied = matches!(
+                &error,
+                UploadError::Store(error) if error.kind() == StoreErrorKind::Denied
+            );
+            if is_denied {
+                Tried::Denied
+            } else {
+                Tried::Failed
             }
         }
     }

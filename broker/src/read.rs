@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// How long a signed URL of a fragment can be used.
-const URL_TTL: Duration = Duration::from_secs(60);
+const URL_TTL: Duration = Duration::from_mins(1);
 /// How long a read that does not block waits for the first listing of the stores.
 const LISTING_WAIT: Duration = Duration::from_secs(10);
 
@@ -58,7 +58,7 @@ enum State {
     /// Between messages.
     Between(Box<Here>),
     /// Within the content of a fragment.
-    Sending(Box<Here>, Sending),
+    Sending(Box<Here>, Box<Sending>),
     End,
 }
 
@@ -117,7 +117,7 @@ impl Reading {
                                         self.state = State::Between(here);
                                         continue;
                                     };
-                                    self.state = State::Sending(here, sending);
+                                    self.state = State::Sending(here, Box::new(sending));
                                 }
                             }
                             return Ok(Some(*response));
@@ -221,16 +221,15 @@ impl Reading {
             () = replica_stop.cancelled() => Ok(false),
             changed = here.changes.changed() => Ok(changed.is_ok()),
             () = at(jump) => Ok(true),
-            () = at(settle) => match here.replica.listing_error() {
+            () = at(settle) => {
                 // What is asked for may be in a store that does not answer.
-                Some(cause) => Err(tonic::Status::unavailable(format!(
-                    "read {}: {cause}", here.journal
-                ))),
-                None => {
-                    here.read.settle_for_unrefreshed();
-                    Ok(true)
+                if let Some(cause) = here.replica.listing_error() {
+                    let text = format!("read {}: {cause}", here.journal);
+                    return Err(tonic::Status::unavailable(text));
                 }
-            },
+                here.read.settle_for_unrefreshed();
+                Ok(true)
+            }
         }
     }
 

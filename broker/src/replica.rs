@@ -275,7 +275,7 @@ impl Replica {
 
     /// This replica has, or has not, made a round of its pipeline durable.
     pub(crate) fn durable(&self, ticket: Ticket, result: &Result<(), LogError>) {
-        let result = result.as_ref().map(|()| ()).map_err(|error| {
+        let result = result.as_ref().copied().map_err(|error| {
             tracing::error!(journal = self.name, err = %error, "cannot record an append");
             LocalFailure::Disk
         });

@@ -28,14 +28,16 @@ pub(crate) async fn serve(
         .resolve(question)
         .await
         .map_err(|error| error::resolve(&proposal.journal, &error))?;
-    let status = match resolution.status {
-        Status::Ok if resolution.header.route.is_equivalent(&header.route) => {
-            return Err(tonic::Status::unimplemented(
-                "replicate: this broker is the only one of its cluster; next: append to it",
-            ));
-        }
-        Status::Ok => Status::WrongRoute,
-        other => other,
+    let is_ok = resolution.status == Status::Ok;
+    if is_ok && resolution.header.route.is_equivalent(&header.route) {
+        return Err(tonic::Status::unimplemented(
+            "replicate: this broker is the only one of its cluster; next: append to it",
+        ));
+    }
+    let status = if is_ok {
+        Status::WrongRoute
+    } else {
+        resolution.status
     };
     Ok(ReplicateResponse {
         status: status.into(),

@@ -88,14 +88,13 @@ where
     });
     let mut response = Response::new(Body::from_stream(lines));
     json_headers(&mut response);
-    match first_error {
-        Some(status) => *response.status_mut() = status,
-        None => {
-            let name = HeaderName::from_static("grpc-metadata-content-type");
-            response
-                .headers_mut()
-                .insert(name, HeaderValue::from_static("application/grpc"));
-        }
+    if let Some(status) = first_error {
+        *response.status_mut() = status;
+    } else {
+        let name = HeaderName::from_static("grpc-metadata-content-type");
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static("application/grpc"));
     }
     response
 }

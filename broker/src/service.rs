@@ -3,7 +3,7 @@
 use std::{pin::Pin, sync::Arc, time::Instant};
 
 use futures_util::{Stream, StreamExt as _, stream};
-use gazette_journal::append::{Limits, fsm::Health};
+use gazette_journal::append::Limits;
 use gazette_process::TaskGroup;
 use gazette_protocol::{
     AppendRequest, AppendResponse, ApplyRequest, ApplyResponse, FragmentStoreHealthRequest,
@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::{
-    append, apply, fragments, list, metrics, read, replica::Replica, replicas::Replicas, replicate,
-    store_health, topology::Topology,
+    append, apply, fragments, list, metrics, read, replicas::Replicas, replicate, store_health,
+    topology::Topology,
 };
 
 /// The journal service of one broker. A clone is the same service.
@@ -81,17 +81,6 @@ impl Service {
     /// Cancelled when reads and listings shall end.
     pub(crate) fn stop_token(&self) -> CancellationToken {
         self.inner.stop.clone()
-    }
-
-    /// The health of a journal's first store, as far as an append must care: what is acknowledged
-    /// is safe on this disk, so only a store that cannot be listed holds appends up, since it may
-    /// have content that nobody here knows of.
-    pub(crate) fn store_health(&self, replica: &Replica) -> Health {
-        append::health_of(
-            replica
-                .listing_error()
-                .filter(|_| !replica.index().is_refreshed()),
-        )
     }
 
     pub(crate) fn list(

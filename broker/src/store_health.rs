@@ -1,4 +1,4 @@
-//! FragmentStoreHealth: whether a store can be used, by a journal or before one names it.
+//! `FragmentStoreHealth`: whether a store can be used, by a journal or before one names it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,9 +13,9 @@ use crate::{error, service::Service};
 /// Name of the object that is written and removed, below the prefix that is asked about.
 const PROBE_NAME: &str = ".gazette-delete-probe";
 /// How long the probe may take.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
+const PROBE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Serves a FragmentStoreHealth RPC.
+/// Serves a `FragmentStoreHealth` RPC.
 pub(crate) async fn serve(
     service: &Service,
     request: FragmentStoreHealthRequest,

@@ -11,7 +11,7 @@ use gazette_client::{Client, ClientOptions};
 use gazette_protocol::LabelSelector;
 
 /// How long a broker may take to start, recovery included.
-const START_MAX: Duration = Duration::from_secs(60);
+const START_MAX: Duration = Duration::from_mins(1);
 
 /// A broker that ended by itself at its start.
 #[derive(Debug, thiserror::Error)]

@@ -23,7 +23,7 @@ use crate::{
 /// Acknowledgements that a round must have before the broker is ended.
 const ACKNOWLEDGED_MIN: usize = 100;
 /// Longest wait for them.
-const LOAD_MAX: Duration = Duration::from_secs(60);
+const LOAD_MAX: Duration = Duration::from_mins(1);
 
 /// Faults that can be planted into the broker, each with the ending that must find it.
 pub(crate) const FAULTS: &[(&str, Ending)] = &[

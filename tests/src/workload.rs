@@ -205,7 +205,7 @@ mod tests {
                 ..Damage::default()
             }
         );
-        let mut flipped = content.clone();
+        let mut flipped = content;
         flipped[HEADER_BYTES + 3] ^= 1;
         assert_eq!(judge(&flipped, &right, &acknowledged).torn, 1);
         let (twice, _) = journal(&[(1, 1, 10), (1, 1, 10)]);

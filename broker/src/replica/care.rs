@@ -10,11 +10,11 @@ use crate::storage;
 
 /// Time between two pulses. A pulse closes the fragment whose flush interval is over, and
 /// synchronises the replicas.
-const PULSE_INTERVAL: Duration = Duration::from_secs(60);
+const PULSE_INTERVAL: Duration = Duration::from_mins(1);
 /// Until a failed listing is tried again, unless the refresh interval is shorter.
 const LISTING_RETRY: Duration = Duration::from_secs(5);
 /// Until a listing counts as failed.
-const LISTING_TIMEOUT: Duration = Duration::from_secs(120);
+const LISTING_TIMEOUT: Duration = Duration::from_mins(2);
 /// Listings that are asked for are not closer than this, so that a burst of uploads does not list
 /// the store once for each.
 const LISTING_PAUSE: Duration = Duration::from_millis(100);

@@ -56,7 +56,7 @@ impl Lines {
     pub(crate) fn acknowledged(&self) -> i64 {
         let pipeline = self.pipeline.as_ref().map(Pipeline::acknowledged);
         pipeline
-            .or(self.last.map(|closed| closed.acknowledged))
+            .or_else(|| self.last.map(|closed| closed.acknowledged))
             .unwrap_or(0)
             .max(self.floor)
     }

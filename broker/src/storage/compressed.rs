@@ -101,16 +101,12 @@ fn compress(codec: CompressionCodec, source: &mut impl Read, file: File) -> io::
         let blocks = (0..threads)
             .map(|_| block(source))
             .collect::<io::Result<Vec<_>>>()?;
-        let compressed: Vec<_> = thread::scope(|scope| {
-            let handles: Vec<_> = blocks
-                .iter()
-                .filter(|block| !block.is_empty())
-                .map(|block| scope.spawn(|| compress_block(codec, block)))
-                .collect();
-            handles
-                .into_iter()
-                .map(|handle| handle.join().expect("compression panics not"))
-                .collect()
+        let blocks: Vec<_> = blocks.iter().filter(|block| !block.is_empty()).collect();
+        let mut compressed = vec![Ok(Vec::new()); blocks.len()];
+        thread::scope(|scope| {
+            for (block, result) in blocks.iter().zip(&mut compressed) {
+                scope.spawn(|| *result = compress_block(codec, block));
+            }
         });
         if compressed.is_empty() {
             return writer.into_inner().map_err(io::IntoInnerError::into_error);

@@ -14,7 +14,7 @@ use gazette_wal::SpoolFile;
 use super::compressed::{PrepareError, prepare};
 
 /// How long one upload may take before it is tried again.
-const PUT_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+const PUT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Why an upload did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -79,10 +79,8 @@ pub(crate) async fn upload(
     let content = prepared
         .map_err(|panic| spool_failed(panic.to_string()))?
         .map_err(|error: PrepareError| spool_failed(error.to_string()))?;
-    let encoding = match fragment.compression_codec() {
-        CompressionCodec::GzipOffloadDecompression => Some("gzip"),
-        _ => None,
-    };
+    let is_offloaded = fragment.compression_codec() == CompressionCodec::GzipOffloadDecompression;
+    let encoding = is_offloaded.then_some("gzip");
     match tokio::time::timeout(PUT_TIMEOUT, store.put(&path, Arc::new(content), encoding)).await {
         Ok(put) => put?,
         Err(_) => return Err(UploadError::Timeout { path }),
