@@ -236,15 +236,10 @@ impl Embedded {
             max_replication: 1,
         });
         let stop_streams = CancellationToken::new();
-        let limits = Limits {
-            min_append_rate: options.min_append_rate,
-            max_append_rate: options.max_append_rate,
-            ..Limits::default()
-        };
         let service = Service::new(
             Arc::clone(&topology),
             Arc::clone(&stores),
-            limits,
+            limits_of(&options),
             tasks.clone(),
             stop_streams.clone(),
         );
@@ -369,6 +364,15 @@ fn member_of(options: &EmbeddedOptions) -> Result<BrokerSpec, ValidationError> {
     };
     member.validate()?;
     Ok(member)
+}
+
+/// The bounds of its appends.
+fn limits_of(options: &EmbeddedOptions) -> Limits {
+    Limits {
+        min_append_rate: options.min_append_rate,
+        max_append_rate: options.max_append_rate,
+        ..Limits::default()
+    }
 }
 
 /// What is in the data folder.
