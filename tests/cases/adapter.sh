@@ -126,7 +126,8 @@ jsetstore() { rewrite "$1" "store=$2"; sleep 0.5; }
 breadonly() { rewrite "$1" flags=O_RDONLY; sleep 0.5; }
 bwritable() { rewrite "$1" flags=O_RDWR; sleep 0.5; }
 papp() { curl -sS -f -X PUT -T - -H 'Expect:' "$DIRECT/$P/$1"; }
-follow() { local name=$1; shift; "$BIN/gazctl" journals read -b -l "name=$P/$name" "$@"; }
+# Always run in the background: its process is the one that `kill` is told.
+follow() { local name=$1; shift; exec "$BIN/gazctl" journals read -b -l "name=$P/$name" "$@"; }
 bflush() { "$BIN/gazctl" journals flush -l "name=$P/$1" --timeout 30s >/dev/null; }
 put_fragment() { later put_fragment; }
 
