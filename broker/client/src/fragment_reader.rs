@@ -21,12 +21,14 @@ use crate::{
     },
 };
 
+mod ahead;
 mod http;
 
+use ahead::ReadAhead;
 pub(crate) use http::Http;
 
 /// Content read at once. Each piece is a trip to a thread that may block, so it should not be small.
-const PIECE_MAX_BYTES: usize = 256 << 10;
+const PIECE_MAX_BYTES: usize = 512 << 10;
 
 /// Why a fragment could not be read from its store.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -315,6 +317,7 @@ async fn open_file(
         if skipped > 0 {
             file.seek(SeekFrom::Start(skipped))?;
         }
+        let file = ReadAhead::new(file, skipped);
         let bytes: Box<dyn Read + Send> = if codec == CompressionCodec::None {
             Box::new(file)
         } else {
