@@ -66,5 +66,5 @@ pub(super) async fn run(args: MountArgs) -> anyhow::Result<ExitStatus> {
         args.broker,
         args.journals.promise(),
     ));
-    Ok(serve(&fs, mounted, control, shutdown).await)
+    Ok(serve(&fs, mounted, control, shutdown).await.release())
 }

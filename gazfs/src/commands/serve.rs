@@ -6,8 +6,23 @@ use tokio_util::sync::CancellationToken;
 use super::say_error;
 use crate::{
     journals::JournalFs,
-    mount::{Control, MountError, Mounted, UmountOutcome},
+    mount::{Asked, Control, MountError, Mounted, UmountOutcome},
 };
+
+/// How a mount ended. Whoever asked for it by `gazfs umount` waits until this is dropped.
+#[derive(Debug)]
+pub(super) struct Ended {
+    status: ExitStatus,
+    asked: Option<Asked>,
+}
+
+impl Ended {
+    /// Lets whoever asked for the end go on, and returns how it was.
+    pub(super) fn release(self) -> ExitStatus {
+        drop(self.asked);
+        self.status
+    }
+}
 
 /// Serves a mount until it is unmounted, or the process is asked to end. Then waits until all
 /// appends have ended.
@@ -16,7 +31,19 @@ pub(super) async fn serve(
     mounted: Mounted,
     control: Control,
     shutdown: CancellationToken,
-) -> ExitStatus {
+) -> Ended {
+    let ended = serve_until_end(fs, mounted, control, shutdown).await;
+    // There is nothing to follow any more.
+    fs.refuse_appends();
+    ended
+}
+
+async fn serve_until_end(
+    fs: &JournalFs,
+    mounted: Mounted,
+    control: Control,
+    shutdown: CancellationToken,
+) -> Ended {
     loop {
         tokio::select! {
             biased;
@@ -38,7 +65,7 @@ pub(super) async fn serve(
                 end(&mounted).await;
                 return report(failed);
             }
-            asked = control.asked() => match mounted.unmount().await {
+            mut asked = control.asked() => match mounted.unmount().await {
                 Ok(()) => {
                     let failed = fs.drain().await;
                     let outcome = match failed {
@@ -46,7 +73,7 @@ pub(super) async fn serve(
                         appends => UmountOutcome::Failed { appends },
                     };
                     asked.answer(outcome).await;
-                    return report(failed);
+                    return Ended { asked: Some(asked), ..report(failed) };
                 }
                 Err(error) => {
                     if !matches!(error, MountError::Busy { .. }) {
@@ -76,12 +103,18 @@ async fn end(mounted: &Mounted) {
     }
 }
 
-fn report(failed: u64) -> ExitStatus {
-    if failed == 0 {
-        return ExitStatus::Done;
+fn report(failed: u64) -> Ended {
+    let status = if failed == 0 {
+        ExitStatus::Done
+    } else {
+        say_error(&format!(
+            "error: {failed} appends failed that no program was told of; next: the log above says \
+             which"
+        ));
+        ExitStatus::Failed
+    };
+    Ended {
+        status,
+        asked: None,
     }
-    say_error(&format!(
-        "error: {failed} appends failed that no program was told of; next: the log above says which"
-    ));
-    ExitStatus::Failed
 }

@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::Context;
@@ -14,7 +15,7 @@ use super::{
     embedded::{self, Broker},
     options::JournalArgs,
     say,
-    serve::serve,
+    serve::{Ended, serve},
 };
 use crate::{
     journals::{Ino, JournalFs},
@@ -77,17 +78,25 @@ pub(super) async fn run(args: UpArgs) -> anyhow::Result<ExitStatus> {
         anyhow::Ok((fs, control, mounted))
     };
     let shown = show.await;
-    let status = match shown {
+    let ended = match shown {
         Ok((fs, control, mounted)) => {
             announce(&args, &socket, &mounted);
             Ok(serve_with(&broker, &fs, mounted, control, shutdown).await)
         }
         Err(error) => Err(error),
     };
-    let stopped = broker.stop().await;
-    let status = status?;
+    let stopped = tokio::time::timeout(STOP_TIMEOUT, broker.stop()).await;
+    let ended = ended?;
+    let Ok(stopped) = stopped else {
+        anyhow::bail!(
+            "end broker: it takes longer than {} s, so it is cut off; next: nothing, what was \
+             acknowledged is on the disk",
+            STOP_TIMEOUT.as_secs()
+        );
+    };
     stopped?;
-    Ok(status)
+    // Whoever waits in gazfs umount may start another one now.
+    Ok(ended.release())
 }
 
 /// Serves until the mount ends, somebody asks for it, or the broker fails for good.
@@ -97,17 +106,17 @@ async fn serve_with(
     mounted: Mounted,
     control: Control,
     shutdown: tokio_util::sync::CancellationToken,
-) -> ExitStatus {
+) -> Ended {
     let stop = shutdown.child_token();
     let failed = async {
         broker.failed().await;
         stop.cancel();
-        std::future::pending::<ExitStatus>().await
+        std::future::pending::<Ended>().await
     };
     tokio::select! {
         biased;
-        status = serve(fs, mounted, control, stop.clone()) => status,
-        status = failed => status,
+        ended = serve(fs, mounted, control, stop.clone()) => ended,
+        ended = failed => ended,
     }
 }
 
@@ -150,3 +159,6 @@ fn make_folder(path: &Path) -> anyhow::Result<()> {
         Ok(_) | Err(_) => Ok(()),
     }
 }
+
+/// How long the broker may take to end: it has some seconds for uploads and for each of its parts.
+const STOP_TIMEOUT: Duration = Duration::from_mins(1);

@@ -132,15 +132,19 @@ impl JournalFs {
         let patience = self.patience(caller);
         // A size that a program saw after its own write must not be smaller.
         patience.wait(inode.settled()).await?;
-        let head = self.ask_head_or_known(inode, patience).await?;
-        let coverage = if head > 0 && !self.is_away() {
-            // Only the number of blocks depends on it.
+        // Only the number of blocks depends on what is stored.
+        let coverage = async {
+            if self.is_away() {
+                return None;
+            }
             self.ask_coverage(inode, patience.at_most(COVERAGE_TIMEOUT))
                 .await
                 .ok()
-        } else {
-            None
         };
+        // Boxed, as both are large.
+        let head = Box::pin(self.ask_head_or_known(inode, patience));
+        let (head, coverage) = tokio::join!(head, Box::pin(coverage));
+        let head = head?;
         Ok(self.journal_attributes(inode, Some(head), coverage.as_deref()))
     }
 

@@ -4,6 +4,7 @@
 //! to: then the method without `try_` does it. The kernel's numbers are `Ino` and `HandleId`.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     path::PathBuf,
     sync::{
@@ -99,7 +100,9 @@ struct Inner {
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(super) tree: Tree,
-    pub(super) inodes: std::collections::BTreeMap<Ino, Arc<Inode>>,
+    pub(super) inodes: BTreeMap<Ino, Arc<Inode>>,
+    /// Journals of the last listing whose names cannot be shown.
+    hidden: usize,
 }
 
 /// Why journals cannot be shown.
@@ -281,7 +284,8 @@ impl JournalFs {
         for ino in &changes.removed {
             names.retire(*ino);
         }
-        if changes.hidden > 0 {
+        let hidden = std::mem::replace(&mut names.hidden, changes.hidden);
+        if changes.hidden > hidden {
             let count = changes.hidden;
             tracing::warn!(
                 count,

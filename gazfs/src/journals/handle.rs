@@ -70,22 +70,33 @@ impl Handle {
             return Arc::clone(stream);
         }
         let last = *lock(&self.last);
+        let is_backward = last.is_some_and(|(before, _)| before == end);
         let (from, target) = match last {
             Some((_, next)) if next == begin => (begin, head),
-            Some((before, _)) if before == end => (end.saturating_sub(BACK_BYTES), end),
+            Some(_) if is_backward => (end.saturating_sub(BACK_BYTES), end),
             Some(_) => (begin, begin.saturating_add(RANDOM_BYTES)),
             None => (begin, begin.saturating_add(FIRST_BYTES)),
         };
         let from = from.clamp(0, begin);
         let target = target.clamp(end, head.max(end));
-        let started = Arc::new(Stream::start(fs, &self.inode, from, target));
+        let started = Arc::new(Stream::start(fs, &self.inode, from, target, is_backward));
         *stream = Some(Arc::clone(&started));
         started
     }
 
-    /// Notes where a read was.
-    pub(super) fn note_read(&self, begin: i64, end: i64) {
+    /// Notes where a read was, and lets go of what was read ahead if it is used up: a file that
+    /// stays open must not hold memory.
+    pub(super) fn note_read(&self, stream: &Arc<Stream>, begin: i64, end: i64) {
         *lock(&self.last) = Some((begin, end));
+        if stream.is_used_up(begin, end) {
+            let mut current = lock(&self.stream);
+            if current
+                .as_ref()
+                .is_some_and(|current| Arc::ptr_eq(current, stream))
+            {
+                *current = None;
+            }
+        }
     }
 
     /// Forgets what was read ahead.

@@ -32,8 +32,9 @@ impl JournalFs {
         if handle.inode.head().is_none_or(|head| end > head) {
             return None;
         }
-        let bytes = handle.stream(begin, end)?.try_read(begin, end)?;
-        handle.note_read(begin, end);
+        let stream = handle.stream(begin, end)?;
+        let bytes = stream.try_read(begin, end)?;
+        handle.note_read(&stream, begin, end);
         Some(Ok(bytes))
     }
 
@@ -78,7 +79,7 @@ impl JournalFs {
             let read = patience.wait(stream.read(begin, end)).await;
             match read.and_then(|read| read) {
                 Ok(Some(bytes)) => {
-                    handle.note_read(begin, end);
+                    handle.note_read(&stream, begin, end);
                     return Ok(bytes);
                 }
                 Ok(None) => {}

@@ -27,7 +27,10 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Stream {
     shared: Arc<Shared>,
+    begin: i64,
     target: i64,
+    /// The end is read first.
+    is_backward: bool,
     task: AbortHandle,
 }
 
@@ -56,7 +59,13 @@ impl Drop for Stream {
 
 impl Stream {
     /// Starts to fetch `[begin, target)`, which must not go beyond the head.
-    pub(super) fn start(fs: &JournalFs, inode: &Arc<Inode>, begin: i64, target: i64) -> Self {
+    pub(super) fn start(
+        fs: &JournalFs,
+        inode: &Arc<Inode>,
+        begin: i64,
+        target: i64,
+        is_backward: bool,
+    ) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 window: Window::new(begin),
@@ -75,8 +84,19 @@ impl Stream {
         let task = fs.spawn(fetch.run());
         Self {
             shared,
+            begin,
             target,
+            is_backward,
             task,
+        }
+    }
+
+    /// Says whether a reader that read `[begin, end)` needs no more of it, if it goes on as it did.
+    pub(super) fn is_used_up(&self, begin: i64, end: i64) -> bool {
+        if self.is_backward {
+            begin <= self.begin
+        } else {
+            end >= self.target
         }
     }
 

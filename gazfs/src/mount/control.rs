@@ -16,7 +16,7 @@ use std::{
 
 use rustix::{mount::UnmountFlags, process::geteuid};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::AsyncWriteExt,
     net::{UnixListener, UnixStream},
 };
 
@@ -103,23 +103,17 @@ impl Control {
 }
 
 impl Asked {
-    /// Tells how it ended.
-    pub async fn answer(mut self, outcome: UmountOutcome) {
+    /// Tells how it ended. Whoever asked goes on when this is dropped.
+    pub async fn answer(&mut self, outcome: UmountOutcome) {
         let text = format!("{outcome}\n");
         if let Err(error) = self.stream.write_all(text.as_bytes()).await {
             tracing::debug!(err = %error, "whoever asked to unmount did not wait");
         }
     }
-
-    /// Waits until whoever asked does not wait any more.
-    pub async fn gone(&mut self) {
-        let mut byte = [0];
-        // Nothing is said but the end.
-        let _end = self.stream.read(&mut byte).await;
-    }
 }
 
-/// Asks the daemon of a mount to end it when all is acknowledged, and waits for that.
+/// Asks the daemon of a mount to end it when all is acknowledged, and waits until the daemon has
+/// ended too.
 pub fn ask_to_umount(point: &Path) -> Result<UmountOutcome, MountError> {
     let not_mounted = || MountError::NotMounted {
         point: point.to_owned(),

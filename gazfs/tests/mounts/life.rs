@@ -290,6 +290,10 @@ fn umount_says_busy_and_ends_the_daemon_otherwise() {
     drop(file);
     let done = gazfs(&["umount".as_ref(), &point]);
     assert_eq!(done.status.code(), Some(0), "{}", text(&done));
+    // It waited for the broker too, so the folder is free.
+    let lock = fs::File::open(up.dir().join("data/lock")).expect("open");
+    lock.try_lock().expect("nobody holds it");
+    drop(lock);
     let (code, dir) = up.end();
     assert_eq!(code, Some(0));
     let Some(up) = Up::at(dir, &[]) else { return };

@@ -152,7 +152,8 @@ fn calls_fail_in_bounded_time_and_the_mount_comes_back() {
     // An offset that is there, but not fetched.
     let failed = errno(fs::read(&path));
     assert!(matches!(failed, Errno::TIMEDOUT | Errno::IO), "{failed}");
-    assert!(started.elapsed() < 6 * TIMEOUT, "{:?}", started.elapsed());
+    // Three calls, of which an append may wait two seconds more for the client to give up.
+    assert!(started.elapsed() < 10 * TIMEOUT, "{:?}", started.elapsed());
     mount.server().thaw();
     eventually("the mount comes back", || {
         file.write_all(b"third\n").is_ok()
