@@ -37,24 +37,25 @@ fn a_killed_program_does_not_wait() {
     };
     mount.sh_ok("cat $J/app/log >/dev/null");
     mount.server().freeze();
+    let dd = "dd of=$J/app/log oflag=append conv=notrunc status=none";
     let scripts = [
-        ("read", "cat $J/app/log"),
-        ("close", "echo a >> $J/app/log"),
-        (
-            "fsync",
-            "printf a | dd of=$J/app/log oflag=append conv=notrunc,fsync status=none",
-        ),
-        (
-            "write",
-            "printf a | dd of=$J/app/log oflag=append,sync conv=notrunc status=none",
-        ),
-        ("create", ": > $J/app/new"),
-        ("look", "ls $J/app/unknown"),
+        ("read", "cat $J/app/log".to_owned()),
+        ("close", "echo a >> $J/app/log".to_owned()),
+        ("fsync", format!("{dd} conv=fsync <<E\na\nE")),
+        ("write", format!("{dd} oflag=sync <<E\na\nE")),
+        ("create", ": > $J/app/new".to_owned()),
+        ("look", "ls $J/app/unknown".to_owned()),
     ];
     for (call, script) in scripts {
         let mut child = mount.spawn(&format!("exec {script}"));
         // An `exec` of a redirection alone leaves the shell, which is as good.
-        std::thread::sleep(Duration::from_millis(400));
+        // Opening takes a second at most, as nobody has news of the file.
+        std::thread::sleep(Duration::from_millis(1200));
+        let ended = child.try_wait().expect("look");
+        assert!(
+            ended.is_none() || call == "look",
+            "{call} does not wait: {ended:?}"
+        );
         child.kill().expect("kill");
         let took = ends_within(&mut child, PROMPT);
         eprintln!("{call}: ended {took:?} after kill -9");
