@@ -77,8 +77,13 @@ impl Broker {
 
     /// A client of it.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        self.client_with(Duration::from_secs(20))
+    }
+
+    /// A client whose appends end at the latest after `patience`.
+    pub(crate) fn client_with(&self, patience: Duration) -> anyhow::Result<Client> {
         let options = ClientOptions {
-            append_give_up_after: Some(Duration::from_secs(20)),
+            append_give_up_after: Some(patience),
             ..ClientOptions::default()
         };
         let endpoint = format!("unix://{}", self.socket.display());

@@ -1,6 +1,13 @@
 //! Sixteen writers that append to many journals until the broker is gone.
 
-use std::{collections::BTreeMap, sync::Arc, sync::Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -59,17 +66,18 @@ pub(crate) async fn create_journals(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Appends to random journals until an append fails.
+/// Appends to random journals until `over` is set. An append that failed may be there or not.
 pub(crate) async fn write(
     client: Client,
     writer: u32,
     first: u64,
     seed: u64,
     ledger: Arc<Mutex<Ledger>>,
+    over: Arc<AtomicBool>,
 ) -> u64 {
     let mut random = StdRng::seed_from_u64(seed ^ u64::from(writer).wrapping_mul(0x9e37_79b9));
     let mut sequence = first;
-    loop {
+    while !over.load(Ordering::Acquire) {
         let journal = journal(random.random_range(0..JOURNALS));
         // Mostly small, which the log carries; some that are synced in their spool.
         let length = match random.random_range(0..20) {
@@ -91,11 +99,10 @@ pub(crate) async fn write(
             }),
             ..AppendRequest::default()
         };
-        let Ok(response) = client.append(request, content).await else {
-            return sequence;
-        };
-        let Some(commit) = response.commit else {
-            return sequence;
+        let response = client.append(request, content).await;
+        let Some(commit) = response.ok().and_then(|response| response.commit) else {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
         };
         let acknowledged = Acknowledged {
             writer,
@@ -106,6 +113,7 @@ pub(crate) async fn write(
         let mut ledger = ledger.lock().expect("no writer panics");
         ledger.entry(journal).or_default().push(acknowledged);
     }
+    sequence
 }
 
 /// All content of a journal, from its beginning.

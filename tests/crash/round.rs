@@ -3,7 +3,10 @@
 use std::{
     fmt,
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -22,6 +25,8 @@ use crate::{
 
 /// Acknowledgements that a round must have before the broker is ended.
 const ACKNOWLEDGED_MIN: usize = 100;
+/// How long a writer tries an append: after the end of the broker, that long for nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Longest wait for them.
 const LOAD_MAX: Duration = Duration::from_mins(1);
 
@@ -163,8 +168,9 @@ impl Campaign {
         load::create_journals(&broker.client()?).await?;
         let already = count(ledger);
         let mut writers = Vec::new();
+        let over = Arc::new(AtomicBool::new(false));
         for (writer, first) in (0..).zip(next.iter().copied()) {
-            let client = broker.client()?;
+            let client = broker.client_with(PATIENCE)?;
             let ledger = Arc::clone(ledger);
             writers.push(tokio::spawn(load::write(
                 client,
@@ -172,6 +178,7 @@ impl Campaign {
                 first,
                 random.random(),
                 ledger,
+                Arc::clone(&over),
             )));
         }
         let waited = tokio::time::timeout(LOAD_MAX, async {
@@ -185,10 +192,12 @@ impl Campaign {
             None => broker.kill()?,
             Some(power) => {
                 power.cut(random.random())?;
+                over.store(true, Ordering::Release);
                 broker.kill()?;
                 house.become_survivors(power)?;
             }
         }
+        over.store(true, Ordering::Release);
         for (writer, last) in writers.into_iter().zip(next) {
             *last = writer.await.context("a writer panicked")?;
         }
