@@ -142,9 +142,17 @@ impl JournalFs {
                 .ok()
         };
         // Boxed, as both are large.
-        let head = Box::pin(self.ask_head_or_known(inode, patience));
-        let (head, coverage) = tokio::join!(head, Box::pin(coverage));
-        let head = head?;
+        let (head, coverage) = (
+            Box::pin(self.ask_head_or_known(inode, patience)),
+            Box::pin(coverage),
+        );
+        let (head, coverage) = if inode.head().is_some() {
+            let (head, coverage) = tokio::join!(head, coverage);
+            (head?, coverage)
+        } else {
+            // A list can only be understood with a head that is older.
+            (head.await?, coverage.await)
+        };
         Ok(self.journal_attributes(inode, Some(head), coverage.as_deref()))
     }
 

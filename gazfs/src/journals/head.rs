@@ -101,6 +101,8 @@ impl JournalFs {
         if let Some(coverage) = inode.coverage(oldest) {
             return Ok(coverage);
         }
+        // Known before the list is made.
+        let listed_at = inode.head().unwrap_or(0);
         let request = FragmentsRequest {
             journal: inode.name.clone(),
             page_limit: FRAGMENTS_PER_PAGE,
@@ -117,7 +119,7 @@ impl JournalFs {
         let spans = fragments
             .iter()
             .map(|fragment| (fragment.spec.begin, fragment.spec.end));
-        let coverage = Arc::new(Coverage::new(spans));
+        let coverage = Arc::new(Coverage::new(spans, listed_at));
         inode.set_coverage(Arc::clone(&coverage), now);
         Ok(coverage)
     }

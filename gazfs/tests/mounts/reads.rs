@@ -231,6 +231,21 @@ fn a_pruned_beginning_is_a_hole() {
     assert!(mount.broker.calls(Call::Read) > reads);
 }
 
+// What is appended after somebody looked at an empty journal is not taken for a hole.
+#[test]
+fn what_is_appended_to_an_empty_journal_is_data() {
+    let Some(mount) = Mount::new() else { return };
+    mount.broker.create("app/log");
+    assert_eq!(fs::metadata(mount.path("app/log")).expect("look").len(), 0);
+    let content = numbers(50_000);
+    mount.broker.append("app/log", &content);
+    mount.sh_ok("cp $J/app/log $T/copy; cp --sparse=always $J/app/log $T/sparse");
+    assert!(fs::read(mount.beside().join("copy")).expect("read") == content);
+    assert!(fs::read(mount.beside().join("sparse")).expect("read") == content);
+    let blocks = fs::metadata(mount.path("app/log")).expect("look").blocks();
+    assert_eq!(blocks, (content.len() as u64).div_ceil(512));
+}
+
 // `--origin=available` maps file offset 0 to the first byte there at first open.
 #[test]
 fn the_origin_can_be_the_first_byte_that_is_there() {
