@@ -25,8 +25,10 @@ use rand::RngExt as _;
 
 use self::round::{Campaign, Ending, Outcome};
 
-/// Rounds of each kind in CI.
-const ROUNDS_CI: u32 = 50;
+/// Rounds of kill -9 in CI.
+const ROUNDS_KILL: u32 = 50;
+/// Rounds of power cuts in CI: each takes longer, the file system of them being in memory.
+const ROUNDS_POWER: u32 = 15;
 /// Rounds after which a planted fault counts as not found.
 const ROUNDS_FAULT: u32 = 100;
 
@@ -75,7 +77,10 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("start a runtime");
     if arguments.fault.is_none() {
         for &ending in endings {
-            let rounds = arguments.rounds.unwrap_or(ROUNDS_CI);
+            let rounds = arguments.rounds.unwrap_or(match ending {
+                Ending::Kill => ROUNDS_KILL,
+                Ending::PowerCut => ROUNDS_POWER,
+            });
             let campaign = Campaign {
                 ending,
                 rounds,
