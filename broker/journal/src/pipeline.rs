@@ -1,7 +1,7 @@
 //! The pipeline of a primary: what goes to the replicas of a journal, and when all have it.
 //!
 //! Many appends may be on their way at a time. Each proposal that asks for acknowledgement is a
-//! [`Round`]: it is gathered when every peer has answered and the local replica has made it
+//! round: it is gathered when every peer has answered and the local replica has made it
 //! durable, in the order in which rounds were scattered. With no peers the local replica
 //! alone decides.
 //!
