@@ -77,10 +77,12 @@ pub(crate) async fn run(
     client_gone: watch::Receiver<()>,
 ) -> Result<AppendResponse, tonic::Status> {
     let journal = journal_name::split_meta(&opening.journal).0.to_owned();
+    let header = opening.header.clone();
     let fsm = AppendFsm::new(opening, service.limits().clone());
     let shell = Shell {
         service,
         journal,
+        header,
         messages: Some(messages),
         client_gone,
         assignments: None,
@@ -99,6 +101,8 @@ pub(crate) async fn run(
 struct Shell<'a> {
     service: &'a Service,
     journal: String,
+    /// Of the peer that passed the request on.
+    header: Option<Header>,
     messages: Option<Messages>,
     /// Closed when the client is gone.
     client_gone: watch::Receiver<()>,
@@ -239,12 +243,11 @@ impl Shell<'_> {
     }
 
     async fn resolve(&mut self, min_revision: i64, until: Instant) -> Input {
-        let request_header = None;
         let question = Question {
             journal: &self.journal,
             requires_primary: true,
             may_proxy: true,
-            header: request_header,
+            header: self.header.as_ref(),
             min_revision,
             visible: None,
         };

@@ -214,7 +214,7 @@ async fn run(
     let ready = Readiness::new();
     let diagnostics = diagnostics::router(Diagnostics {
         ready: ready.clone(),
-        metrics: Some(metrics),
+        metrics: Some(metrics.clone()),
         log: Some(log),
     });
     let http = if arguments.debug.private {
@@ -247,6 +247,8 @@ async fn run(
             biased;
             () = shutdown.cancelled() => {}
             () = broker.failed() => {}
+            // Without it the samples of histograms pile up until somebody asks for them.
+            () = metrics.upkeep() => {}
         }
         ready.set(false);
         broker.end_streams();

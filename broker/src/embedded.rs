@@ -184,6 +184,9 @@ impl Embedded {
     pub async fn start(options: EmbeddedOptions) -> Result<Self, EmbeddedError> {
         let member = member_of(&options)?;
         metrics::describe();
+        gazette_wal::metrics::describe();
+        gazette_stores::metrics::describe();
+        gazette_client::metrics::describe();
         let keys = Keys::new(ROOT)?;
         let Data {
             lock,
