@@ -298,6 +298,7 @@ impl Tree {
             .get(component)
             .ok_or(TreeError::NotFound)?;
         let ino = slot.directory.ok_or(TreeError::NotDirectory)?;
+        let leaves_journal = slot.journal.is_some();
         let removed = self.directory_mut(ino).ok_or(TreeError::NotFound)?;
         if !removed.children.is_empty() {
             return Err(TreeError::NotEmpty);
@@ -305,7 +306,7 @@ impl Tree {
         removed.made = false;
         // The folder above stays also if nobody made it: rmdir removes one directory.
         if let Some(above) = self.directory_mut(parent) {
-            above.made |= parent != Ino::ROOT && above.children.len() == 1;
+            above.made |= parent != Ino::ROOT && above.children.len() == 1 && !leaves_journal;
         }
         self.prune(ino);
         Ok(())

@@ -299,7 +299,21 @@ impl Model {
     }
 }
 
+#[test]
+fn a_directory_whose_journal_stays_does_not_keep_the_one_above() {
+    let mut tree = Tree::new();
+    tree.replace(1, [listed("b/a", 1)]);
+    let (above, _) = find(&tree, "b").expect("it is above a journal");
+    tree.make_directory(above, "b").expect("the name is free");
+    tree.replace(3, [listed("b/b", 3)]);
+    let removed = tree.remove_directory(above, "b");
+    assert_eq!(removed, Ok(()));
+    tree.replace(5, []);
+    assert_eq!(walk(&tree), BTreeSet::new());
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
     fn the_tree_is_what_a_naive_model_says(steps in proptest::collection::vec(step(), 1..20)) {
         let mut tree = Tree::new();
