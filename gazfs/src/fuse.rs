@@ -18,8 +18,8 @@ use fuser::{
 use rustix::fs::{FileType, OFlags};
 
 use self::convert::{
-    ENTRY_TTL, answer_attributes, answer_empty, answer_entry, answer_open, answer_xattr, caller,
-    errno, file_attributes, ino, open_flags, time,
+    Cache, ENTRY_TTL, answer_attributes, answer_empty, answer_entry, answer_open, answer_xattr,
+    caller, errno, file_attributes, ino, open_flags, time,
 };
 use crate::journals::{Change, FsError, HandleId, Ino, JournalFs, Kind, Read, Seek, Write};
 
@@ -27,12 +27,16 @@ use crate::journals::{Change, FsError, HandleId, Ino, JournalFs, Kind, Read, See
 #[derive(Debug)]
 pub struct Adapter {
     fs: JournalFs,
+    cache: Cache,
 }
 
 impl Adapter {
     /// Creates an adapter of a file system.
     pub fn new(fs: JournalFs) -> Self {
-        Self { fs }
+        Self {
+            fs,
+            cache: Cache::Stale,
+        }
     }
 
     /// Leaves an answer to the runtime. If the runtime ends before it, the kernel gets EIO.
@@ -64,7 +68,15 @@ impl Filesystem for Adapter {
                 tracing::debug!(?wanted, "the kernel does not offer it");
             }
         }
+        // It came with what makes direct writes drop pages.
+        if config
+            .capabilities()
+            .contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
+        {
+            self.cache = Cache::Coherent;
+        }
         // The nearest possible value is as good.
+        let _nearest = config.set_max_readahead(READ_AHEAD_BYTES);
         let _nearest = config.set_max_write(WRITE_BYTES_MAX);
         let _nearest = config.set_max_background(BACKGROUND_MAX);
         Ok(())
@@ -217,12 +229,12 @@ impl Filesystem for Adapter {
     fn open(&self, request: &Request, node: INodeNo, flags: fuser::OpenFlags, reply: ReplyOpen) {
         let (fs, node, flags) = (self.fs.clone(), ino(node), open_flags(flags.0));
         if let Some(opened) = fs.try_open(node, flags) {
-            return answer_open(reply, opened);
+            return answer_open(reply, opened, self.cache);
         }
-        let caller = caller(request);
+        let (caller, cache) = (caller(request), self.cache);
         self.later(
             async move { fs.open(caller, node, flags).await },
-            |opened| answer_open(reply, opened),
+            move |opened| answer_open(reply, opened, cache),
         );
     }
 
@@ -237,16 +249,16 @@ impl Filesystem for Adapter {
         reply: ReplyCreate,
     ) {
         let (fs, parent, flags) = (self.fs.clone(), ino(parent), open_flags(flags));
-        let (caller, name) = (caller(request), name.to_owned());
+        let (caller, name, cache) = (caller(request), name.to_owned(), self.cache);
         self.later(
             async move { fs.create(caller, parent, name.as_bytes(), flags).await },
-            |created| match created {
+            move |created| match created {
                 Ok((attributes, opened)) => reply.created(
                     &ENTRY_TTL,
                     &file_attributes(&attributes),
                     Generation(attributes.generation),
                     FileHandle(opened.handle.0),
-                    convert::fopen_flags(opened),
+                    convert::fopen_flags(opened, cache),
                 ),
                 Err(error) => reply.error(errno(&error)),
             },
@@ -595,6 +607,9 @@ impl Adapter {
 /// One request of the kernel, and so one append, has at most this. The kernel takes one page less
 /// if the program's buffer does not begin at a page.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
+
+/// What the kernel may read ahead of a program, if the mount's own limit lets it.
+const READ_AHEAD_BYTES: u32 = 1 << 20;
 
 /// Read-ahead and other requests in the background that the kernel may have open.
 const BACKGROUND_MAX: u16 = 64;

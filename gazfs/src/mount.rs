@@ -22,7 +22,10 @@ use tokio::sync::watch;
 
 use crate::{fuse::Adapter, journals::JournalFs};
 
-pub use control::{Asked, Control, UmountOutcome, ask_to_umount};
+pub use control::{
+    Asked, Control, Daemon, FlushOutcome, Question, UmountOutcome, ask, ask_as, ask_to_umount,
+    daemon_of, daemons,
+};
 pub use plan::{Plan, PlanError, plan};
 pub use table::{MountEntry, at, read, source};
 
@@ -140,6 +143,7 @@ pub fn mount(
     };
     let session = Session::new(Adapter::new(fs.clone()), &point, &config).map_err(refused)?;
     let session = session.spawn().map_err(refused)?;
+    read_ahead(&point);
     let (ended, is_ended) = watch::channel(false);
     let wait = move || {
         if let Err(error) = session.join() {
@@ -156,6 +160,21 @@ pub fn mount(
         point,
         ended: is_ended,
     })
+}
+
+/// Lets the kernel read ahead as much as we offer: by itself it does not go beyond 128 KiB. Only
+/// root may change it, and a mount works without.
+fn read_ahead(point: &Path) {
+    let Some(device) = read()
+        .ok()
+        .and_then(|table| at(&table, point).map(|entry| entry.device.clone()))
+    else {
+        return;
+    };
+    let limit = format!("/sys/class/bdi/{device}/read_ahead_kb");
+    if let Err(error) = fs::write(&limit, READ_AHEAD_KIB) {
+        tracing::debug!(%limit, err = %error, "the limit of reading ahead stays");
+    }
 }
 
 /// Checks that journals can be mounted at a place, takes a dead mount away, and returns the place
@@ -316,6 +335,9 @@ pub(crate) fn unmount_now(point: &Path, flags: UnmountFlags) -> Result<(), Mount
         Err(error) => Err(fail(error.into())),
     }
 }
+
+/// As much as the file systems offer.
+const READ_AHEAD_KIB: &str = "1024";
 
 const DEVICE: &str = "/dev/fuse";
 

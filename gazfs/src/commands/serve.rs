@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::say_error;
 use crate::{
     journals::JournalFs,
-    mount::{Asked, Control, MountError, Mounted, UmountOutcome},
+    mount::{Asked, Control, FlushOutcome, MountError, Mounted, Question, UmountOutcome},
 };
 
 /// How a mount ended. Whoever asked for it by `gazfs umount` waits until this is dropped.
@@ -65,25 +65,65 @@ async fn serve_until_end(
                 end(&mounted).await;
                 return report(failed);
             }
-            mut asked = control.asked() => match mounted.unmount().await {
-                Ok(()) => {
-                    let failed = fs.drain().await;
-                    let outcome = match failed {
-                        0 => UmountOutcome::Done,
-                        appends => UmountOutcome::Failed { appends },
-                    };
-                    asked.answer(outcome).await;
-                    return Ended { asked: Some(asked), ..report(failed) };
-                }
-                Err(error) => {
-                    if !matches!(error, MountError::Busy { .. }) {
-                        say_error(&format!("error: {error}"));
+            asked = control.asked() => match asked.question() {
+                Question::Umount => {
+                    if let Some(ended) = unmount_for(asked, fs, &mounted).await {
+                        return ended;
                     }
-                    asked.answer(UmountOutcome::Busy).await;
                 }
+                Question::Status => tell_status(asked, fs, &mounted),
+                Question::Flush => flush_for(asked, fs),
             },
         }
     }
+}
+
+/// Unmounts for somebody who asked, unless the mount is in use.
+async fn unmount_for(mut asked: Asked, fs: &JournalFs, mounted: &Mounted) -> Option<Ended> {
+    if let Err(error) = mounted.unmount().await {
+        if !matches!(error, MountError::Busy { .. }) {
+            say_error(&format!("error: {error}"));
+        }
+        asked.answer(UmountOutcome::Busy);
+        return None;
+    }
+    let failed = fs.drain().await;
+    asked.answer(match failed {
+        0 => UmountOutcome::Done,
+        failed => UmountOutcome::Failed {
+            message: failed_appends(failed),
+        },
+    });
+    let asked = Some(asked);
+    Some(Ended {
+        asked,
+        ..report(failed)
+    })
+}
+
+fn tell_status(mut asked: Asked, fs: &JournalFs, mounted: &Mounted) {
+    let status = serde_json::json!({
+        "kind": "journals",
+        "mountpoint": mounted.point().to_string_lossy(),
+        "pid": std::process::id(),
+        "state": "serving",
+        "pending_appends": fs.pending(),
+    });
+    asked.answer(status);
+}
+
+fn flush_for(mut asked: Asked, fs: &JournalFs) {
+    let draining = fs.clone();
+    let _handle = fs.spawn(async move {
+        let outcome = match draining.drain().await {
+            0 => FlushOutcome::Done,
+            failed => FlushOutcome::Failed {
+                message: failed_appends(failed),
+                is_fenced: false,
+            },
+        };
+        asked.answer(outcome);
+    });
 }
 
 /// Unmounts also if somebody uses the mount, as the process ends now.
@@ -107,14 +147,17 @@ fn report(failed: u64) -> Ended {
     let status = if failed == 0 {
         ExitStatus::Done
     } else {
-        say_error(&format!(
-            "error: {failed} appends failed that no program was told of; next: the log above says \
-             which"
-        ));
+        say_error(&format!("error: {}", failed_appends(failed)));
         ExitStatus::Failed
     };
     Ended {
         status,
         asked: None,
     }
+}
+
+fn failed_appends(failed: u64) -> String {
+    format!(
+        "{failed} appends failed that no program was told of; next: the log of the daemon says which"
+    )
 }

@@ -10,7 +10,7 @@ use crate::mount::{MountError, UmountOutcome, ask_to_umount};
 
 #[derive(Debug, Args)]
 pub(super) struct UmountArgs {
-    /// Where journals are mounted
+    /// Where journals or a recorded directory are mounted
     mountpoint: PathBuf,
 }
 
@@ -23,11 +23,10 @@ pub(super) fn run(args: &UmountArgs) -> anyhow::Result<ExitStatus> {
             say_error(&format!("error: {}", MountError::Busy { point }));
             Ok(ExitStatus::TryLater)
         }
-        UmountOutcome::Failed { appends } => {
+        UmountOutcome::Failed { message } => {
             let point = point.display();
             say_error(&format!(
-                "error: unmount {point}: {appends} appends failed that no program was told of; \
-                 next: the log of the daemon says which"
+                "error: unmount {point}: it is unmounted, but {message}"
             ));
             Ok(ExitStatus::Failed)
         }

@@ -45,15 +45,30 @@ pub(super) fn open_flags(flags: i32) -> OpenFlags {
 }
 
 /// Without the page cache each request is one of a program, as it made it, and a reader never
-/// sees a stale end. A close is only sent where it has something to wait for: it takes the lock
-/// under which another program's write may be waiting.
-pub(super) fn fopen_flags(opened: Opened) -> FopenFlags {
-    let flags = FopenFlags::FOPEN_DIRECT_IO;
+/// sees a stale end. With it, which only a reader of a journal at rest gets, the kernel reads ahead
+/// and reads no byte twice. A close is only sent where it has something to wait for: it takes the
+/// lock under which another program's write may be waiting.
+pub(super) fn fopen_flags(opened: Opened, cache: Cache) -> FopenFlags {
+    let flags = if opened.may_cache && cache == Cache::Coherent {
+        FopenFlags::FOPEN_KEEP_CACHE
+    } else {
+        FopenFlags::FOPEN_DIRECT_IO
+    };
     if opened.wants_flush {
         flags
     } else {
         flags | FopenFlags::FOPEN_NOFLUSH
     }
+}
+
+/// What the page cache is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cache {
+    /// A write that goes past it makes the kernel drop the pages that it changes: Linux 6.6 and
+    /// later.
+    Coherent,
+    /// Pages may get stale.
+    Stale,
 }
 
 pub(super) fn file_type(kind: Kind) -> FileType {
@@ -104,9 +119,9 @@ pub(super) fn answer_attributes(reply: ReplyAttr, attributes: Result<Attributes,
     }
 }
 
-pub(super) fn answer_open(reply: ReplyOpen, opened: Result<Opened, FsError>) {
+pub(super) fn answer_open(reply: ReplyOpen, opened: Result<Opened, FsError>, cache: Cache) {
     match opened {
-        Ok(opened) => reply.opened(FileHandle(opened.handle.0), fopen_flags(opened)),
+        Ok(opened) => reply.opened(FileHandle(opened.handle.0), fopen_flags(opened, cache)),
         Err(error) => reply.error(errno(&error)),
     }
 }

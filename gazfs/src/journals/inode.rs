@@ -35,6 +35,8 @@ struct Known {
     /// The offset that is shown as the beginning of the file.
     origin: Option<i64>,
     mtime: SystemTime,
+    /// When the write head was last seen to be another than before.
+    grown: Option<Instant>,
     coverage: Option<(Instant, Arc<Coverage>)>,
     /// At this revision the journal was still the one that was created at `create_revision`.
     verified: i64,
@@ -46,6 +48,7 @@ impl Inode {
             head: None,
             origin: None,
             mtime: now,
+            grown: None,
             coverage: None,
             verified: listed.create_revision,
         };
@@ -105,10 +108,17 @@ impl Inode {
         let before = known.head.unwrap_or(-1);
         if before >= 0 && head > before {
             known.mtime = now;
+            known.grown = Some(Instant::now());
         }
         let greatest = head.max(before);
         known.head = Some(greatest);
         greatest
+    }
+
+    /// Says whether nothing is being appended, as far as it is known, and nothing was for `quiet`.
+    pub(super) fn is_quiet(&self, quiet: Duration) -> bool {
+        let grown = lock(&self.known).grown;
+        !self.has_pending() && grown.is_none_or(|grown| grown.elapsed() >= quiet)
     }
 
     /// The offset that is the beginning of the file, if it was fixed.

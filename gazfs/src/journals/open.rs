@@ -1,6 +1,6 @@
 //! Opening and closing of files.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use gazette_protocol::journal_spec::Flag;
 
@@ -37,6 +37,9 @@ pub struct Opened {
     pub handle: HandleId,
     /// Its last close has something to wait for.
     pub wants_flush: bool,
+    /// Its pages may be kept. What is stored never changes, but the kernel drops all pages of a
+    /// file when its size changes, so this is no gain where a journal grows.
+    pub may_cache: bool,
 }
 
 impl JournalFs {
@@ -107,10 +110,12 @@ impl JournalFs {
 
     fn opened(&self, inode: Arc<Inode>, flags: OpenFlags) -> Opened {
         let wants_flush = flags.may_write && self.options().ack == Ack::Close;
+        let may_cache = !flags.may_write && inode.is_quiet(QUIET);
         let handle = Handle::new(inode, flags.may_read, flags.may_write);
         Opened {
             handle: self.handles().open(handle),
             wants_flush,
+            may_cache,
         }
     }
 
@@ -133,3 +138,6 @@ fn check_flags(inode: &Inode, flags: OpenFlags) -> Result<(), Cause> {
     }
     Ok(())
 }
+
+/// How long a journal must not have grown before its pages are kept.
+const QUIET: Duration = Duration::from_secs(2);

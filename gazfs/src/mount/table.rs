@@ -19,6 +19,8 @@ pub struct MountEntry {
     pub kind: String,
     /// What is mounted, as the file system calls it.
     pub source: String,
+    /// Number of its device, as `major:minor`.
+    pub device: String,
 }
 
 impl MountEntry {
@@ -61,7 +63,8 @@ fn parse(text: &[u8]) -> Vec<MountEntry> {
 /// before the dash.
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let point = fields.nth(4)?;
+    let device = fields.nth(2)?;
+    let point = fields.nth(1)?;
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = rest.next()?;
     let source = rest.next()?;
@@ -70,6 +73,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
         point: PathBuf::from(OsString::from_vec(unescape(point))),
         kind: text(kind),
         source: text(source),
+        device: text(device),
     })
 }
 
@@ -110,6 +114,7 @@ mod tests {
         assert_eq!(table[0].daemon(), None);
         assert_eq!(table[1].point, Path::new("/mnt/my journals"));
         assert_eq!(table[1].daemon(), Some(4711));
+        assert_eq!(table[1].device, "0:55");
         assert_eq!(table[2].daemon(), None);
         assert_eq!(at(&table, Path::new("/mnt/my journals")), Some(&table[1]));
         assert_eq!(at(&table, Path::new("/mnt")), None);

@@ -376,8 +376,9 @@ fn a_mount_of_this_process_is_found_by_its_number() {
         panic!("nobody listens here")
     };
     assert!(matches!(error, MountError::NoAnswer { .. }), "{error}");
-    let outcome: UmountOutcome = "failed 2\n".parse().expect("an outcome");
-    assert_eq!(outcome, UmountOutcome::Failed { appends: 2 });
+    let outcome: UmountOutcome = "failed 2 appends\n".parse().expect("an outcome");
+    let message = "2 appends".to_owned();
+    assert_eq!(outcome, UmountOutcome::Failed { message });
     assert_eq!(options().mode, 0o644);
     let mut file = appender_of(&mount);
     file.write_all(b"x").expect("the mount is still there");
