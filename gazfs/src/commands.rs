@@ -1,9 +1,12 @@
 //! The program `gazfs`.
 
+mod doctor;
 mod embedded;
+mod moment;
 mod mount;
 mod options;
 mod serve;
+mod status;
 mod umount;
 mod up;
 
@@ -13,7 +16,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use gazette_process::{ExitStatus, LogArgs, logging, panic};
+use gazette_process::{ExitStatus, LogArgs, exit, logging, panic};
 use tokio::runtime;
 
 /// Journals as files: append-only logs that any program can write and follow.
@@ -40,6 +43,12 @@ enum Command {
     Mount(mount::MountArgs),
     /// End a mount when all that was written is acknowledged
     Umount(umount::UmountArgs),
+    /// Tell how mounts are: what is not acknowledged yet, who owns the log, what went wrong
+    Status(status::StatusArgs),
+    /// Wait until everything that was done in a mount is acknowledged
+    Flush(status::FlushArgs),
+    /// Say what this machine lacks, in one line each
+    Doctor(doctor::DoctorArgs),
 }
 
 /// Runs the program with the arguments of the process.
@@ -50,11 +59,10 @@ pub fn main() -> ExitCode {
         Ok(_handle) => run(cli.command),
         Err(error) => Err(error.into()),
     };
-    let status = ended.unwrap_or_else(|error| {
-        say_error(&format!("error: {error:#}"));
-        ExitStatus::Failed
-    });
-    ExitCode::from(status.code())
+    ended.unwrap_or_else(|error| {
+        say_error(&format!("error: {}", exit::message(&error)));
+        ExitStatus::Failed.into()
+    })
 }
 
 /// Leaves out what the FUSE library warns of at each end: that somebody unmounted before it did.
@@ -65,17 +73,19 @@ fn quieted(mut log: LogArgs) -> LogArgs {
     log
 }
 
-fn run(command: Command) -> anyhow::Result<ExitStatus> {
-    match command {
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let status = match command {
         Command::Umount(args) => umount::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Flush(args) => status::flush(&args),
+        Command::Doctor(args) => return doctor::run(&args),
         Command::Mount(args) => block_on(mount::run(args)),
         Command::Up(args) => block_on(up::run(args)),
-    }
+    };
+    Ok(status?.into())
 }
 
-fn block_on(
-    command: impl Future<Output = anyhow::Result<ExitStatus>>,
-) -> anyhow::Result<ExitStatus> {
+fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(command);
     // What is left are watches and reads that nobody waits for.

@@ -125,6 +125,7 @@ mod tests {
             point: point.into(),
             kind: "fuse".into(),
             source: table::source(pid),
+            device: "0:9".into(),
         }
     }
 

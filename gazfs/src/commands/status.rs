@@ -1,0 +1,168 @@
+//! `gazfs status` and `gazfs flush`
+
+use std::{io, path::PathBuf, time::Duration};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use gazette_process::ExitStatus;
+use serde_json::Value;
+
+use super::{say, say_error};
+use crate::mount::{
+    Daemon, FlushOutcome, MountError, Question, ask, ask_as, daemon_of, daemons, resolve,
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 all is well, 1 nothing is mounted there, 3 something is not well, 4 fenced.
+
+Examples:
+  gazfs status                  all mounts of this user on this machine
+  gazfs status /mnt/app         one of them
+  gazfs status --json | jq .    for programs")]
+pub(super) struct StatusArgs {
+    /// Where something is mounted; all mounts if not given
+    mountpoint: Option<PathBuf>,
+
+    /// As JSON: an object, or a list if no mount is given
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 all is acknowledged, 1 it failed, 4 fenced, 75 it takes too long.")]
+pub(super) struct FlushArgs {
+    /// Where something is mounted; all mounts if not given
+    mountpoint: Option<PathBuf>,
+
+    /// Wait until everything that was done so far is acknowledged. That is what is done in any
+    /// case; the option is for those who want to say so
+    #[arg(long)]
+    wait: bool,
+
+    /// How long to wait at most
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
+}
+
+/// A daemon, and what it says of itself.
+struct Told {
+    pid: u32,
+    status: Value,
+}
+
+pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitStatus> {
+    let told = find(args.mountpoint.as_ref())?;
+    let statuses = told.iter().map(|told| &told.status);
+    if !args.json {
+        say(&statuses.clone().map(describe).collect::<String>());
+    } else if args.mountpoint.is_some() {
+        for status in statuses.clone() {
+            say(&format!("{}\n", serde_json::to_string_pretty(status)?));
+        }
+    } else {
+        let all: Vec<&Value> = statuses.clone().collect();
+        say(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+    }
+    let states = statuses.map(|status| text(status, "state"));
+    Ok(states.fold(ExitStatus::Done, |worst, state| match state {
+        "fenced" => ExitStatus::Fenced,
+        "recording" | "serving" => worst,
+        _ if worst == ExitStatus::Fenced => worst,
+        _ => ExitStatus::Degraded,
+    }))
+}
+
+pub(super) fn flush(args: &FlushArgs) -> anyhow::Result<ExitStatus> {
+    let told = find(args.mountpoint.as_ref())?;
+    let mut worst = ExitStatus::Done;
+    for Told { pid, status } in told {
+        let point = text(&status, "mountpoint").to_owned();
+        let (send, answer) = std::sync::mpsc::channel();
+        std::thread::spawn(move || send.send(ask_as::<FlushOutcome>(pid, Question::Flush)));
+        let waited = match args.timeout {
+            Some(timeout) => answer.recv_timeout(timeout).ok(),
+            None => answer.recv().ok(),
+        };
+        let Some(outcome) = waited else {
+            say_error(&format!(
+                "error: flush {point}: not all is acknowledged yet; next: gazfs status {point} \
+                 says why"
+            ));
+            return Ok(ExitStatus::TryLater);
+        };
+        match outcome.with_context(|| format!("flush {point}"))? {
+            FlushOutcome::Done => {}
+            FlushOutcome::Failed { message, is_fenced } => {
+                say_error(&format!("error: flush {point}: {message}"));
+                worst = if is_fenced {
+                    ExitStatus::Fenced
+                } else {
+                    ExitStatus::Failed
+                };
+            }
+        }
+    }
+    Ok(worst)
+}
+
+/// Finds the daemon of a mount, also if the mount itself is in another namespace; or all of them.
+fn find(point: Option<&PathBuf>) -> anyhow::Result<Vec<Told>> {
+    let Some(point) = point else {
+        let all = daemons().context("look for daemons")?;
+        // One that ended meanwhile, or that is of another user, is none of ours.
+        return Ok(all.into_iter().filter_map(|pid| tell(pid).ok()).collect());
+    };
+    match daemon_of(point) {
+        Ok(Daemon::Alive { pid, point }) => {
+            let told = tell(pid).map_err(|cause| MountError::NoAnswer { point, pid, cause })?;
+            Ok(vec![told])
+        }
+        Ok(Daemon::Dead { point }) => {
+            let point = point.display();
+            bail!(
+                "look at {point}: its daemon died; next: start it again, which replaces the mount, \
+                 or take it away with gazfs umount {point}"
+            )
+        }
+        Err(error @ MountError::NotMounted { .. }) => {
+            let resolved = resolve(point).unwrap_or_else(|_| point.clone());
+            let all = daemons().context("look for daemons")?;
+            let told = all.into_iter().filter_map(|pid| tell(pid).ok());
+            let found = told
+                .into_iter()
+                .find(|told| text(&told.status, "mountpoint") == resolved.to_string_lossy());
+            Ok(vec![found.ok_or(error)?])
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn tell(pid: u32) -> io::Result<Told> {
+    let answer = ask(pid, Question::Status)?;
+    let status = serde_json::from_str(&answer)?;
+    Ok(Told { pid, status })
+}
+
+/// A status for people: a line each, names as in JSON.
+fn describe(status: &Value) -> String {
+    let point = text(status, "mountpoint");
+    let mut lines = format!("{point}\n");
+    for (name, value) in status.as_object().into_iter().flatten() {
+        if name == "mountpoint" || value.is_null() {
+            continue;
+        }
+        let value = match value {
+            Value::String(text) => text.clone(),
+            Value::Array(items) if items.is_empty() => continue,
+            other => other.to_string(),
+        };
+        lines.push_str(&format!("  {}: {value}\n", name.replace('_', " ")));
+    }
+    lines
+}
+
+fn text<'a>(status: &'a Value, name: &str) -> &'a str {
+    status.get(name).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,66 @@
+//! What the file system needs of a log.
+
+use std::fmt::Debug;
+
+use gazette_recoverylog::fsm::{Fnode, Mutation, Place};
+
+/// A log that takes mutations in order.
+///
+/// A mutation that was recorded is durable only once a barrier that was asked for after it is done.
+pub trait Log: Debug + Send + Sync + 'static {
+    /// Room for one mutation. It is given back when dropped.
+    type Reservation: Send;
+
+    /// Reserves room for a mutation, which says how large it may become: times and the number that
+    /// files get are not known yet. Does not wait.
+    fn reserve(&self, mutation: &Mutation<'_>) -> Result<Self::Reservation, Hold>;
+
+    /// Reserves room, and waits until there is some. Asks now and then, at least each 100 ms,
+    /// whether to give up.
+    fn reserve_blocking(
+        &self,
+        mutation: &Mutation<'_>,
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<Self::Reservation, Hold>;
+
+    /// Records a mutation that happened, for which there is room. It is at most as large as the one
+    /// that was reserved for. Returns the file that it is about: of a new one, the new number.
+    fn record(&self, reservation: Self::Reservation, mutation: &Mutation<'_>) -> Fnode;
+
+    /// Calls back, maybe at once and from any thread, when all that was recorded so far is
+    /// acknowledged, or when it never will be.
+    fn barrier(&self, done: Box<dyn FnOnce(Result<(), Ended>) + Send>);
+
+    /// Returns the file that has a name.
+    fn fnode_at(&self, place: Place<'_>) -> Option<Fnode>;
+
+    /// Says whether it takes nothing more, for ever.
+    fn is_ended(&self) -> bool;
+
+    /// Returns how many bytes of mutations it has room for, if that is known.
+    fn room(&self) -> Option<u64>;
+
+    /// Says whether a name means something to the log itself, so that no file can have it.
+    fn is_reserved(&self, _name: &[u8]) -> bool {
+        false
+    }
+}
+
+/// Why there is no room for a mutation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// There will be, once the log has taken what waits.
+    Full,
+    /// The caller gave up.
+    GivenUp,
+    /// The log took too long.
+    TimedOut,
+    /// The log's disk is full. What makes files smaller is still taken.
+    NoSpace,
+    /// It takes nothing more, for ever.
+    Ended,
+}
+
+/// The log takes nothing more: another recorder took it over, or it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended;
