@@ -1,9 +1,24 @@
 #![doc = include_str!("../README.md")]
 
+mod fsm;
+mod hints;
 mod ids;
 mod inode;
 mod mutation;
+mod op;
+mod proto;
+mod reader;
+mod segment;
 
+pub use fsm::{Applied, FromHintsError, Fsm, FsmError, LiveNode, OpExtent};
+pub use hints::{FnodeSegments, FsmHints, HintsError, Property};
 pub use ids::{Author, Fnode, Timestamp};
 pub use inode::{AttributeChange, Inode, Kind};
 pub use mutation::{Mutation, Place, SizeChange};
+pub use op::{
+    Body, Change, FRAME_HEADER_BYTES, FRAME_MAGIC, Group, LinkName, Mark, Mode, OpError,
+    RecordedOp, Write, chain,
+};
+pub use proto::ProtoError;
+pub use reader::{DecodedOp, Event, FRAME_BYTES_MAX, OpReader, Unfinished};
+pub use segment::{Segment, SegmentConflict, SegmentError, SegmentSet};
