@@ -28,7 +28,7 @@ use ahead::ReadAhead;
 pub(crate) use http::Http;
 
 /// Content read at once. Each piece is a trip to a thread that may block, so it should not be small.
-const PIECE_MAX_BYTES: usize = 512 << 10;
+const PIECE_MAX_BYTES: usize = 1 << 20;
 
 /// Why a fragment could not be read from its store.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -109,7 +109,7 @@ impl FragmentReaderError {
 /// to its end, also the SHA-1 sum. The last piece is given out after that was checked.
 pub struct FragmentReader {
     url: String,
-    /// Given out with each read, and taken back from it.
+    /// Waits here until the first read, and is with the reading task after that.
     source: Option<Box<Source>>,
     reading: Option<JoinHandle<(Box<Source>, io::Result<Bytes>)>>,
     bytes_read: ::metrics::Counter,
@@ -211,11 +211,8 @@ impl FragmentReader {
     ///
     /// It may be dropped and called again without losing anything.
     pub async fn next(&mut self) -> Result<Option<Bytes>, FragmentReaderError> {
-        if let Some(mut source) = self.source.take() {
-            self.reading = Some(tokio::task::spawn_blocking(move || {
-                let piece = source.read_piece();
-                (source, piece)
-            }));
+        if let Some(source) = self.source.take() {
+            self.read_on(source);
         }
         let Some(reading) = self.reading.as_mut() else {
             return Ok(None);
@@ -228,9 +225,17 @@ impl FragmentReader {
         if piece.is_empty() {
             return Ok(None);
         }
-        self.source = Some(source);
         self.bytes_read.increment(piece.len() as u64);
+        // The next piece is read and hashed while this one is used.
+        self.read_on(source);
         Ok(Some(piece))
+    }
+
+    fn read_on(&mut self, mut source: Box<Source>) {
+        self.reading = Some(tokio::task::spawn_blocking(move || {
+            let piece = source.read_piece();
+            (source, piece)
+        }));
     }
 }
 

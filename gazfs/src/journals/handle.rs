@@ -72,7 +72,9 @@ impl Handle {
         let last = *lock(&self.last);
         let is_backward = last.is_some_and(|(before, _)| before == end);
         let (from, target) = match last {
-            Some((_, next)) if next == begin => (begin, head),
+            Some((_, next)) if (next..=next.saturating_add(AHEAD_MAX)).contains(&begin) => {
+                (next, head)
+            }
             Some(_) if is_backward => (end.saturating_sub(BACK_BYTES), end),
             Some(_) => (begin, begin.saturating_add(RANDOM_BYTES)),
             None => (begin, begin.saturating_add(FIRST_BYTES)),
@@ -183,6 +185,10 @@ impl Handles {
         HandleId(self.next.fetch_add(1, Ordering::Relaxed) + 1)
     }
 }
+
+/// How far beyond the last read one may begin that reads on: requests that the kernel makes ahead of
+/// a program are answered side by side, and may overtake one another.
+const AHEAD_MAX: i64 = 2 << 20;
 
 /// What the first read of a file fetches: whoever only looks at the beginning does not cost more.
 const FIRST_BYTES: i64 = 1 << 20;

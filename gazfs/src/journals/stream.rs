@@ -252,4 +252,4 @@ const AHEAD_BYTES: i64 = 4 << 20;
 const BEHIND_BYTES: i64 = 1 << 20;
 
 /// How far ahead of what was fetched a reader may go without a new stream being cheaper.
-const SKIP_MAX: i64 = 1 << 20;
+const SKIP_MAX: i64 = 4 << 20;

@@ -317,3 +317,46 @@ fn a_closed_reader_costs_nothing() {
     mount.sh_ok("head -c 10 $J/app/log >/dev/null");
     eventually("only the watch is left", || mount.fs.tasks() <= 1);
 }
+
+// Pages of a journal at rest are kept. When it grows, by a program here or by others, no reader may
+// see the zeros after its old end, whenever it was opened.
+#[test]
+fn kept_pages_never_hide_growth() {
+    use std::io::Write;
+    let Some(mount) = Mount::of(FakeBroker::new(), Way::Socket, |_| {}) else {
+        return;
+    };
+    mount.broker.create("app/log");
+    let mut content = numbers(1_500);
+    mount.broker.append("app/log", &content);
+    let path = mount.path("app/log");
+    // It is at rest as far as the mount knows, so these have its pages kept.
+    let readers: Vec<File> = (0..3).map(|_| File::open(&path).expect("open")).collect();
+    assert!(fs::read(&path).expect("read") == content);
+    let mut writer = appender(&path);
+    for n in 0..300_usize {
+        let piece = vec![b'A' + u8::try_from(n % 26).expect("small"); n * 13 % 4999 + 1];
+        if n % 3 == 0 {
+            mount.broker.append("app/log", &piece);
+        } else {
+            writer.write_all(&piece).expect("write");
+        }
+        content.extend_from_slice(&piece);
+        let reader = &readers[n % 3];
+        let size = usize::try_from(reader.metadata().expect("look").len()).expect("small");
+        assert_eq!(size, content.len());
+        // From somewhere in the old content to the end.
+        let from = content.len().saturating_sub(piece.len() + 6_000);
+        let mut tail = vec![0; content.len() - from];
+        reader.read_exact_at(&mut tail, from as u64).expect("read");
+        assert!(
+            tail == content[from..],
+            "append {n} is read as it was written"
+        );
+    }
+    for mut reader in readers {
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).expect("read");
+        assert!(read == content);
+    }
+}
