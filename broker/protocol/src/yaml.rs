@@ -103,7 +103,6 @@ struct SpecYaml {
 #[serde(deny_unknown_fields, default, rename = "Label")]
 pub struct LabelYaml {
     name: String,
-    #[serde(skip_serializing_if = "is_zero")]
     value: String,
     #[serde(skip_serializing_if = "is_zero")]
     prefix: bool,
@@ -117,8 +116,9 @@ pub struct FragmentYaml {
     length: i64,
     #[serde(skip_serializing_if = "is_zero")]
     compression_codec: CodecField,
+    /// An empty list is not the same as none to whoever inherits another.
     #[serde(skip_serializing_if = "is_zero")]
-    stores: Vec<String>,
+    stores: Option<Vec<String>>,
     #[serde(skip_serializing_if = "is_zero")]
     refresh_interval: DurationField,
     #[serde(skip_serializing_if = "is_zero")]
@@ -127,6 +127,13 @@ pub struct FragmentYaml {
     flush_interval: DurationField,
     #[serde(skip_serializing_if = "is_zero")]
     path_postfix_template: String,
+}
+
+impl FragmentYaml {
+    /// Whether it says that there are no stores, which is more than to say none.
+    pub fn has_empty_stores(&self) -> bool {
+        self.stores.as_ref().is_some_and(Vec::is_empty)
+    }
 }
 
 /// The suspension of a spec.
@@ -198,7 +205,7 @@ impl From<FragmentYaml> for journal_spec::Fragment {
         Self {
             length: yaml.length,
             compression_codec: yaml.compression_codec.0,
-            stores: yaml.stores,
+            stores: yaml.stores.unwrap_or_default(),
             refresh_interval: yaml.refresh_interval.0,
             retention: yaml.retention.0,
             flush_interval: yaml.flush_interval.0,
@@ -212,7 +219,7 @@ impl From<&journal_spec::Fragment> for FragmentYaml {
         Self {
             length: fragment.length,
             compression_codec: CodecField(fragment.compression_codec),
-            stores: fragment.stores.clone(),
+            stores: (!fragment.stores.is_empty()).then(|| fragment.stores.clone()),
             refresh_interval: DurationField(fragment.refresh_interval),
             retention: DurationField(fragment.retention),
             flush_interval: DurationField(fragment.flush_interval),

@@ -5,7 +5,7 @@
 
 use gazette_protocol::{
     JournalSpec, Label, LabelSet, journal_spec,
-    yaml::{self, CodecField, DurationField, FlagField, SuspendYaml, YamlError},
+    yaml::{self, FlagField, FragmentYaml, LabelYaml, SuspendYaml, YamlError},
 };
 use serde::{Deserialize, Serialize};
 
@@ -48,66 +48,23 @@ struct NodeYaml {
     children: Vec<Self>,
 }
 
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct LabelYaml {
-    name: String,
-    value: String,
-    #[serde(skip_serializing_if = "is_zero")]
-    prefix: bool,
-}
-
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct FragmentYaml {
-    #[serde(skip_serializing_if = "is_zero")]
-    length: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    compression_codec: CodecField,
-    /// An empty list is not the same as none.
-    #[serde(skip_serializing_if = "is_zero")]
-    stores: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "is_zero")]
-    refresh_interval: DurationField,
-    #[serde(skip_serializing_if = "is_zero")]
-    retention: DurationField,
-    #[serde(skip_serializing_if = "is_zero")]
-    flush_interval: DurationField,
-    #[serde(skip_serializing_if = "is_zero")]
-    path_postfix_template: String,
-}
-
 fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
 impl From<NodeYaml> for Node {
     fn from(yaml: NodeYaml) -> Self {
-        let fragment = yaml.fragment;
-        let label = |label: LabelYaml| Label {
-            name: label.name,
-            value: label.value,
-            prefix: label.prefix,
-        };
         Self {
             comment: yaml.comment,
             delete: yaml.delete,
-            no_stores: fragment.stores.as_ref().is_some_and(Vec::is_empty),
+            no_stores: yaml.fragment.has_empty_stores(),
             spec: JournalSpec {
                 name: yaml.name,
                 replication: yaml.replication,
                 labels: LabelSet {
-                    labels: yaml.labels.into_iter().map(label).collect(),
+                    labels: yaml.labels.into_iter().map(Label::from).collect(),
                 },
-                fragment: journal_spec::Fragment {
-                    length: fragment.length,
-                    compression_codec: fragment.compression_codec.0,
-                    stores: fragment.stores.unwrap_or_default(),
-                    refresh_interval: fragment.refresh_interval.0,
-                    retention: fragment.retention.0,
-                    flush_interval: fragment.flush_interval.0,
-                    path_postfix_template: fragment.path_postfix_template,
-                },
+                fragment: yaml.fragment.into(),
                 flags: yaml.flags.0,
                 max_append_rate: yaml.max_append_rate,
                 suspend: yaml.suspend.map(journal_spec::Suspend::from),
@@ -121,27 +78,13 @@ impl From<NodeYaml> for Node {
 impl From<&Node> for NodeYaml {
     fn from(node: &Node) -> Self {
         let spec = &node.spec;
-        let fragment = &spec.fragment;
-        let label = |label: &Label| LabelYaml {
-            name: label.name.clone(),
-            value: label.value.clone(),
-            prefix: label.prefix,
-        };
         Self {
             comment: node.comment.clone(),
             delete: node.delete,
             name: spec.name.clone(),
             replication: spec.replication,
-            labels: spec.labels.labels.iter().map(label).collect(),
-            fragment: FragmentYaml {
-                length: fragment.length,
-                compression_codec: CodecField(fragment.compression_codec),
-                stores: (!fragment.stores.is_empty()).then(|| fragment.stores.clone()),
-                refresh_interval: DurationField(fragment.refresh_interval),
-                retention: DurationField(fragment.retention),
-                flush_interval: DurationField(fragment.flush_interval),
-                path_postfix_template: fragment.path_postfix_template.clone(),
-            },
+            labels: spec.labels.labels.iter().map(LabelYaml::from).collect(),
+            fragment: FragmentYaml::from(&spec.fragment),
             flags: FlagField(spec.flags),
             max_append_rate: spec.max_append_rate,
             suspend: spec.suspend.as_ref().map(SuspendYaml::from),
