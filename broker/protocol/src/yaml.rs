@@ -23,6 +23,16 @@ pub struct YamlError {
     pub cause: String,
 }
 
+impl YamlError {
+    /// Tells the error with the name of the file that it is in, as compilers do.
+    pub fn in_file(&self, file: &str) -> String {
+        match self.line {
+            0 => format!("{file}: {}", self.cause),
+            line => format!("{file}:{line}:{}: {}", self.column, self.cause),
+        }
+    }
+}
+
 /// Reads one document.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
     serde_saphyr::from_str(text).map_err(|error| {

@@ -137,5 +137,5 @@ Examples:
 Exit codes:
   0   done
   1   failed, and trying the same again is not expected to help
-  2   the arguments make no sense; nothing was tried
+  2   the arguments or the specs make no sense; nothing was tried
   75  not done, but the same may succeed later: no broker answers, or its disk is full";

@@ -13,7 +13,7 @@ use gazette_protocol::{
 };
 
 use super::JournalArgs;
-use crate::journalspace;
+use crate::{error::usage, journalspace};
 
 /// Journals, and which of them are ours to delete.
 #[derive(Debug)]
@@ -94,12 +94,16 @@ async fn apply(client: &Client, changes: Vec<Change>) -> anyhow::Result<()> {
 fn load_template(path: &Path) -> anyhow::Result<JournalSpec> {
     let shown = path.display();
     let text = fs::read_to_string(path).with_context(|| format!("read {shown}"))?;
-    let node = journalspace::yaml::parse(&text)
-        .map_err(|error| anyhow!("read {shown}: {error}; next: correct the file"))?;
+    let node = journalspace::yaml::parse(&text).map_err(|error| {
+        usage(format!(
+            "read {}; next: correct the file",
+            error.in_file(&shown.to_string())
+        ))
+    })?;
     if !node.children.is_empty() {
-        return Err(anyhow!(
+        return Err(usage(format!(
             "read {shown}: it has children; next: write the spec of one journal"
-        ));
+        )));
     }
     Ok(node.spec)
 }

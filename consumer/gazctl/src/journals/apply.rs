@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use clap::Args;
 use gazette_client::Client;
 use gazette_protocol::{
@@ -14,6 +14,7 @@ use gazette_protocol::{
 use serde_json::json;
 
 use crate::{
+    error::usage,
     journalspace::{self, Node},
     output::{self, ResultFormat},
 };
@@ -59,15 +60,18 @@ pub(crate) struct Apply {
 
 impl Apply {
     pub(crate) async fn run(self, client: &Client) -> anyhow::Result<()> {
-        let source = self.source();
+        let file = self.file();
+        let source = file.as_deref().unwrap_or(STDIN);
         let text = self.read().with_context(|| format!("read {source}"))?;
-        let mut tree = parse(&text).map_err(|error| anyhow!("apply {source}: {error}"))?;
+        let mut tree =
+            parse(&text, file.as_deref()).map_err(|error| usage(format!("apply {error}")))?;
         if self.patch {
             // With everything, as new journals and their folders have to find their places.
             let listing = client.list(LabelSelector::default()).await?;
             tree = patch(Node::from_listing(&listing.journals), &tree);
         }
-        let changes = changes_of(&tree).map_err(|error| anyhow!("apply {source}: {error}"))?;
+        let changes =
+            changes_of(&tree).map_err(|error| usage(format!("apply {source}: {error}")))?;
         let request = ApplyRequest { changes };
         if self.dry_run {
             output::print(&match self.format {
@@ -97,12 +101,9 @@ impl Apply {
         Ok(())
     }
 
-    fn source(&self) -> String {
-        if self.is_stdin() {
-            "standard input".to_owned()
-        } else {
-            self.specs.display().to_string()
-        }
+    /// Name of the file with the tree, unless that is standard input.
+    fn file(&self) -> Option<String> {
+        (!self.is_stdin()).then(|| self.specs.display().to_string())
     }
 
     fn is_stdin(&self) -> bool {
@@ -119,14 +120,23 @@ impl Apply {
     }
 }
 
-/// Reads a tree and pushes it down.
-fn parse(text: &str) -> Result<Node, String> {
-    let mut tree: Node = journalspace::yaml::parse(text)
-        .map_err(|error| format!("{error}; next: correct the file"))?;
+/// Reads a tree and pushes it down. Without a name of its file it is from standard input.
+fn parse(text: &str, file: Option<&str>) -> Result<Node, String> {
+    let mut tree: Node = journalspace::yaml::parse(text).map_err(|error| {
+        let told = match file {
+            Some(file) => error.in_file(file),
+            None => format!("{STDIN}: {error}"),
+        };
+        format!("{told}; next: correct the file")
+    })?;
+    let source = file.unwrap_or(STDIN);
     if tree == Node::default() {
-        return Err("it has no journals; next: write at least one `name:`".to_owned());
+        return Err(format!(
+            "{source}: it has no journals; next: write at least one `name:`"
+        ));
     }
-    tree.validate().map_err(|error| error.to_string())?;
+    tree.validate()
+        .map_err(|error| format!("{source}: {error}"))?;
     tree.push_down();
     Ok(tree)
 }
@@ -218,6 +228,9 @@ pub(super) fn journals(count: usize) -> String {
         format!("{count} journals")
     }
 }
+
+/// What standard input is called.
+const STDIN: &str = "standard input";
 
 const EXAMPLES: &str = r#"Examples:
   gazctl journals apply <<'END'

@@ -77,14 +77,13 @@ fn a_tree_is_applied_listed_edited_and_deleted() {
 fn a_typing_error_in_a_tree_is_one_line_with_its_place() {
     let house = House::new(&[]);
     house.write("bad.yaml", "name: app/log\nreplicas: 2\n");
-    house.run("journals apply --specs bad.yaml").failed(
-        1,
-        &["apply bad.yaml: line 2, column 1: ", "replicas", "; next: "],
-    );
+    house
+        .run("journals apply --specs bad.yaml")
+        .failed(2, &["apply bad.yaml:2:1: ", "replicas", "; next: "]);
     house
         .run_with("journals apply", b"name: app/log\nreplication: 1\n")
         .failed(
-            1,
+            2,
             &[
                 "apply standard input: journal \"app/log\": ",
                 "Fragment",
@@ -93,7 +92,7 @@ fn a_typing_error_in_a_tree_is_one_line_with_its_place() {
         );
     house
         .run("journals apply")
-        .failed(1, &["it has no journals", "; next: "]);
+        .failed(2, &["it has no journals", "; next: "]);
     house
         .run("journals apply --specs none.yaml")
         .failed(1, &["none.yaml"]);

@@ -2,7 +2,7 @@ use super::*;
 use crate::golden;
 
 fn changes(text: &str) -> Result<Vec<Change>, String> {
-    parse(text).and_then(|tree| changes_of(&tree))
+    parse(text, None).and_then(|tree| changes_of(&tree))
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_patch_keeps_what_it_does_not_mention() {
                    - {name: acme/b, revision: 5}\n";
     let mut present = journalspace::yaml::parse(present).unwrap();
     present.push_down();
-    let patches = parse("name: acme/b\nflags: O_RDONLY\n").unwrap();
+    let patches = parse("name: acme/b\nflags: O_RDONLY\n", None).unwrap();
     let changes = changes_of(&patch(present, &patches)).unwrap();
     assert_eq!(changes.len(), 1);
     let spec = changes[0].upsert.as_ref().unwrap();
