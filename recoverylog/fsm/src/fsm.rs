@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::op::{Body, LinkName, Mark, Mode, RecordedOp};
-use crate::{Author, Fnode, FnodeSegments, FsmHints, Property, Segment, SegmentError, SegmentSet};
+use crate::{
+    Author, Fnode, FnodeSegments, FsmHints, Property, Segment, SegmentError, SegmentSet, Timestamp,
+};
 
 /// The state of a log after the ops that were applied.
 ///
@@ -18,6 +20,7 @@ pub struct Fsm {
     log: Arc<str>,
     last_log: Arc<str>,
     mode: Option<Mode>,
+    last_time: Option<Timestamp>,
     next_seq_no: i64,
     next_checksum: u32,
     live_nodes: BTreeMap<Fnode, LiveNode>,
@@ -144,6 +147,7 @@ impl Fsm {
             log: Arc::clone(&hints.log),
             last_log: Arc::clone(&hints.log),
             mode: hints.mode,
+            last_time: None,
             next_seq_no: 1,
             next_checksum: 0,
             live_nodes: BTreeMap::new(),
@@ -203,9 +207,8 @@ impl Fsm {
             return Err(FsmError::ExpectedHintedFnode);
         }
         let applied = self.act(op, extent)?;
-        if op.mode.is_some() {
-            self.mode = op.mode;
-        }
+        self.mode = op.mode.or(self.mode);
+        self.last_time = self.last_time.max(op.time);
         self.last_log = Arc::clone(extent.log);
         // Sequence numbers count ops, of which there are fewer than 2^63.
         self.next_seq_no = op.seq_no.saturating_add(1);
@@ -393,6 +396,11 @@ impl Fsm {
     /// Returns the mode that the log or the hints said last.
     pub fn mode(&self) -> Option<Mode> {
         self.mode
+    }
+
+    /// Returns the latest time that an op said.
+    pub fn last_time(&self) -> Option<Timestamp> {
+        self.last_time
     }
 
     /// Returns the sequence number that the next op must have.

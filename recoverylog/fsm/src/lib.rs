@@ -9,6 +9,8 @@ mod op;
 mod proto;
 mod reader;
 mod segment;
+mod tree;
+mod writer;
 
 pub use fsm::{Applied, FromHintsError, Fsm, FsmError, LiveNode, OpExtent};
 pub use hints::{FnodeSegments, FsmHints, HintsError, Property};
@@ -22,3 +24,8 @@ pub use op::{
 pub use proto::ProtoError;
 pub use reader::{DecodedOp, Event, FRAME_BYTES_MAX, OpReader, Unfinished};
 pub use segment::{Segment, SegmentConflict, SegmentError, SegmentSet};
+pub use tree::{Attributes, NameError, Orphan, Tree, TreeError};
+pub use writer::{
+    AcknowledgeError, DIRECTORY_RENAME_LINKS_MAX, EXPANSION_BYTES_MAX, Mismatch, OpWriter,
+    ReadContent, Refusal, StartError, WriteError, Written,
+};

@@ -114,4 +114,10 @@ pub enum Mutation<'a> {
         /// Its name, with the namespace.
         name: &'a [u8],
     },
+    /// Nobody has a file open any more that was created without a name. If it got one meanwhile,
+    /// nothing happens.
+    Release {
+        /// The file.
+        fnode: Fnode,
+    },
 }
