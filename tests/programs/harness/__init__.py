@@ -1,0 +1,1 @@
+"""What every program's test needs: a recorded directory, acknowledgements, endings, comparison of trees."""

@@ -1,0 +1,188 @@
+"""The directory that a program works in: recorded by gazfs, or, to try the tests themselves, a plain one.
+
+GAZFS_RECORDED=bare chooses the plain one, of which a recovery is a copy. GAZFS_BIN is the folder of the programs
+`gazette` and `gazfs` (default: the release build).
+"""
+import os, shutil, signal, subprocess, tempfile, time, urllib.request
+
+from .support import TARGET, free_port, not_run, run, say, wait_until
+
+BIN = os.environ.get("GAZFS_BIN") or os.path.join(TARGET, "release")
+# Recovering may read everything again; a test machine is busy.
+PATIENCE = 300
+
+
+def recorded(name, **options):
+    """The directory of a test, not yet started. It is closed by `with`, which leaves nothing behind."""
+    if os.environ.get("GAZFS_RECORDED") == "bare":
+        return Bare(name, **options)
+    return Recorded(name, **options)
+
+
+class Base:
+    def __init__(self, name):
+        self.base = tempfile.mkdtemp(prefix=f"gazfs-{name}-", dir=os.environ.get("PROGRAMS_DIR"))
+        os.chmod(self.base, 0o755)
+        self.path = os.path.join(self.base, "dir")
+        os.mkdir(self.path)
+        self.recoveries = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is None or not os.environ.get("KEEP"):
+            self.close()
+            shutil.rmtree(self.base, ignore_errors=True)
+        else:
+            say(f"kept for you: {self.base}")
+            self.close()
+
+    def folder(self, name):
+        """A folder for what the test itself keeps, outside of the recorded directory."""
+        path = os.path.join(self.base, name)
+        os.makedirs(path, exist_ok=True)
+        os.chmod(path, 0o777)
+        return path
+
+    def elsewhere(self):
+        """A path for the next recovery, which is another host to the program."""
+        self.recoveries += 1
+        return os.path.join(self.base, f"recovered-{self.recoveries}")
+
+
+class Bare(Base):
+    """A plain directory. Its daemon cannot be killed, and what was written is recovered by a copy."""
+
+    kind = "bare"
+
+    def start(self):
+        pass
+
+    def kill_daemon(self):
+        pass
+
+    def restart(self):
+        pass
+
+    def flush(self):
+        pass
+
+    def stop(self):
+        pass
+
+    def close(self):
+        pass
+
+    def recover(self, at=None):
+        assert at is None, "a plain directory has no past"
+        to = self.elsewhere()
+        run("cp", "-a", self.path, to)
+        return to
+
+
+class Recorded(Base):
+    """A broker, and a mount that records into one log of it."""
+
+    kind = "recorded"
+
+    def __init__(self, name, broker=None, options=(), log="programs/log", cpu=None):
+        for program in ("gazette", "gazfs"):
+            if not os.access(os.path.join(BIN, program), os.X_OK):
+                not_run(f"{BIN}/{program} is not there; next: cargo build --release -p gazette-broker -p gazfs")
+        if not os.access("/dev/fuse", os.W_OK):
+            not_run("/dev/fuse does not open; next: run as root, on a machine with FUSE")
+        super().__init__(name)
+        self.log, self.options, self.cpu = log, list(options), cpu
+        self.work = os.path.join(self.base, "work")
+        self.daemon = None
+        self.broker = None
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def _popen(self, log, *command):
+        if self.cpu is not None:
+            command = ("taskset", "-c", str(self.cpu), *command)
+        with open(os.path.join(self.base, log), "a") as out:
+            return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                    start_new_session=True)
+
+    def start_broker(self):
+        self.broker = self._popen("broker.log", os.path.join(BIN, "gazette"), "serve", "--embedded",
+                                  os.path.join(self.base, "broker"), "--broker.host", "127.0.0.1",
+                                  "--broker.port", str(self.port))
+        wait_until(self._broker_ready, 30, "the broker is ready")
+
+    def _broker_ready(self):
+        assert self.broker.poll() is None, f"the broker ended: {self.tail('broker.log')}"
+        try:
+            with urllib.request.urlopen(f"{self.url}/debug/ready", timeout=1) as answer:
+                return answer.status == 200
+        except OSError:
+            return False
+
+    def start(self):
+        """Mounts, after a recovery where there is a log already. The broker is started at need."""
+        if self.broker is None:
+            self.start_broker()
+        self.daemon = self._popen("gazfs.log", os.path.join(BIN, "gazfs"), "record", self.path, "--log", self.log,
+                                  "--work", self.work, "--broker", self.url, *self.options)
+        wait_until(self._mounted, PATIENCE, "the directory is mounted")
+
+    def _mounted(self):
+        if self.daemon.poll() is not None:
+            raise AssertionError(f"gazfs record ended with {self.daemon.returncode}: {self.tail('gazfs.log')}")
+        try:
+            return os.path.ismount(self.path)
+        except OSError:   # the dead mount of a daemon that was killed
+            return False
+
+    def tail(self, log):
+        with open(os.path.join(self.base, log), errors="replace") as file:
+            return file.read()[-2000:]
+
+    def kill_daemon(self):
+        self.daemon.kill()
+        self.daemon.wait(30)
+
+    def restart(self):
+        """On the same host, with the working folder that the killed daemon left."""
+        self.start()
+
+    def flush(self):
+        """Waits until all that was done is in the log."""
+        run(os.path.join(BIN, "gazfs"), "flush", "--wait", self.path)
+
+    def stop(self):
+        """Ends in order. Nobody may use the mount any more."""
+        if self.daemon is not None and self.daemon.poll() is None:
+            self.daemon.send_signal(signal.SIGTERM)
+            code = self.daemon.wait(PATIENCE)
+            assert code == 0, f"gazfs record ends with {code}: {self.tail('gazfs.log')}"
+
+    def close(self):
+        for process in (self.daemon, self.broker):
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait()
+        subprocess.run(["umount", "-l", self.path], capture_output=True)
+
+    def recover(self, at=None):
+        """Rebuilds from the log alone, in another process and another place."""
+        to = self.elsewhere()
+        begin = time.monotonic()
+        more = [] if at is None else ["--at", str(at)]
+        run(os.path.join(BIN, "gazfs"), "recover", "--log", self.log, "--to", to, "--broker", self.url, *more,
+            timeout=PATIENCE)
+        self.last_recovery = time.monotonic() - begin
+        return to
+
+    def head(self):
+        """Where the next byte of the log will be."""
+        request = urllib.request.Request(f"{self.url}/{self.log}?offset=-1&block=false", method="HEAD")
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return int(answer.headers["X-Write-Head"])
+
+    def rss_kib(self):
+        with open(f"/proc/{self.daemon.pid}/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
