@@ -1,0 +1,28 @@
+//! Plays logs: rebuilds the tree of files that was recorded, at the end of a log or as of a point of its past.
+
+mod branches;
+mod error;
+mod options;
+mod plan;
+mod playback;
+mod recovered;
+mod run;
+mod start;
+
+pub use error::{Damage, DamageCause, HintsFault, Missing, Nearest, NeededBy, RecoverError};
+pub use options::{HintsChoice, Point, Progress, RecoverOptions};
+pub use playback::Skipped;
+pub use recovered::{HintsUse, Recovered, Report};
+pub use run::Player;
+
+use crate::Source;
+
+/// Rebuilds the directory that a log recorded.
+///
+/// It appears at [`RecoverOptions::to`] complete, or not at all. Every wait ends: with it, or with an error that
+/// says what to do.
+pub async fn recover(source: &Source, options: RecoverOptions) -> Result<Recovered, RecoverError> {
+    let mut player = Player::begin(source, options).await?;
+    player.play().await?;
+    player.finish().await
+}

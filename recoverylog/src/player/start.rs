@@ -1,0 +1,234 @@
+//! Finds where a playback starts, and what it has to read.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use gazette_protocol::labels;
+use gazette_recoverylog_fsm::{Fsm, FsmHints, Mode};
+
+use super::{
+    error::{HintsFault, Missing, Nearest, NeededBy, RecoverError},
+    options::{HintsChoice, Point},
+    plan::{self, Leg},
+    recovered::HintsUse,
+};
+use crate::{
+    Source,
+    hints::{HintsHomeError, HintsPoint, list_hints, newest_hints},
+    journals::mode_of_content_type,
+    source::{Survey, gaps},
+};
+
+/// Where a playback starts.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) hints: FsmHints,
+    pub(super) hints_use: HintsUse,
+    /// Mode of the log, as its label says it.
+    pub(super) mode: Option<Mode>,
+    pub(super) surveys: BTreeMap<Arc<str>, Survey>,
+    pub(super) legs: Vec<Leg>,
+    /// Where the log is left: its end, or the point.
+    pub(super) limit: i64,
+    pub(super) is_head_exact: bool,
+    pub(super) is_head: bool,
+}
+
+/// Looks at a log, chooses hints, and plans what is read.
+pub(super) async fn find(
+    source: &Source,
+    log: &str,
+    point: Point,
+    choice: &HintsChoice,
+) -> Result<Start, RecoverError> {
+    let mode = check_content_type(source, log).await?;
+    let survey = source.survey(log).await?;
+    let (head, is_head_exact) = (survey.head, survey.is_head_exact);
+    let limit = match point {
+        Point::Head | Point::Time(_) => head,
+        Point::Offset(offset) if offset > head => {
+            return Err(RecoverError::BehindHead {
+                log: log.to_owned(),
+                offset,
+                head,
+                is_store: source.is_store(),
+            });
+        }
+        Point::Offset(offset) => offset,
+    };
+    let (hints, hints_use, hinted_to) = choose(source, log, point, choice).await?;
+    let mut surveys = BTreeMap::from([(Arc::from(log), survey)]);
+    let fsm = Fsm::new(&hints).map_err(|cause| fault(log, cause.into()))?;
+    for segment in fsm.hinted_segments().iter() {
+        if !surveys.contains_key(&segment.log) {
+            let survey = source.survey(&segment.log).await?;
+            surveys.insert(Arc::clone(&segment.log), survey);
+        }
+    }
+    let ends = surveys.iter().map(|(name, survey)| {
+        let end = if **name == *log { limit } else { survey.head };
+        (Arc::clone(name), end)
+    });
+    let legs = plan::legs(&fsm, &ends.collect()).map_err(|beyond| {
+        fault(
+            log,
+            HintsFault::BeyondEnd {
+                log: beyond.log.to_string(),
+                offset: beyond.offset,
+                end: beyond.end,
+            },
+        )
+    })?;
+    let start = Start {
+        hints,
+        hints_use,
+        mode,
+        surveys,
+        legs,
+        limit,
+        is_head_exact,
+        is_head: limit == head,
+    };
+    if let Some(missing) = start.missing(log, fsm.hinted_segments().last().map(|s| s.last_offset)) {
+        let nearest = nearest(source, log, limit, hinted_to, &missing, &start).await?;
+        return Err(RecoverError::Missing(Box::new(Missing {
+            nearest,
+            ..missing
+        })));
+    }
+    Ok(start)
+}
+
+impl Start {
+    /// Returns the first range that is needed and gone. `hinted_to` is where the hinted segments end.
+    fn missing(&self, log: &str, hinted_to: Option<i64>) -> Option<Missing> {
+        for leg in self.legs.iter().filter(|leg| leg.is_needed) {
+            let Some(survey) = self.surveys.get(&leg.log) else {
+                continue;
+            };
+            let Some(gap) = gaps(survey, leg.begin, leg.end).first().copied() else {
+                continue;
+            };
+            let needed_by = match hinted_to {
+                None => NeededBy::Beginning,
+                Some(end) if *leg.log == *log && gap.begin >= end => NeededBy::Following,
+                Some(_) => NeededBy::Hints,
+            };
+            return Some(Missing {
+                log: leg.log.to_string(),
+                begin: gap.begin,
+                end: gap.end,
+                needed_by,
+                nearest: Nearest::default(),
+            });
+        }
+        None
+    }
+}
+
+/// Returns the hints to start with, which they are, and up to where they tell of the log.
+async fn choose(
+    source: &Source,
+    log: &str,
+    point: Point,
+    choice: &HintsChoice,
+) -> Result<(FsmHints, HintsUse, i64), RecoverError> {
+    let none = || FsmHints::of_log(log);
+    let wanted = match point {
+        Point::Head => HintsPoint::Head,
+        Point::Offset(offset) => HintsPoint::Offset(offset),
+        Point::Time(time) => HintsPoint::Time(time),
+    };
+    match choice {
+        HintsChoice::Never => Ok((none(), HintsUse::NotAsked, 0)),
+        HintsChoice::These(hints) => Ok(((**hints).clone(), HintsUse::Given, 0)),
+        HintsChoice::Newest => match newest_hints(source, log, wanted).await {
+            Ok(Some(found)) => Ok((found.hints, HintsUse::Of(found.offset), found.offset)),
+            Ok(None) => Ok((none(), HintsUse::None, 0)),
+            Err(HintsHomeError::Source(error)) => Err(error.into()),
+            Err(error) => Err(fault(log, HintsFault::Undecodable(error.to_string()))),
+        },
+    }
+}
+
+/// Finds the points nearest to `limit` that can be had, given what is missing from there.
+async fn nearest(
+    source: &Source,
+    log: &str,
+    limit: i64,
+    hinted_to: i64,
+    missing: &Missing,
+    start: &Start,
+) -> Result<Nearest, RecoverError> {
+    let Some(survey) = start.surveys.get(log) else {
+        return Ok(Nearest::default());
+    };
+    let mut nearest = Nearest::default();
+    // From a point that can be had, up to the next gap.
+    let reach = |from: i64| {
+        gaps(survey, from, limit)
+            .first()
+            .map_or(limit, |gap| gap.begin)
+    };
+    if missing.log == log && missing.needed_by == NeededBy::Following && hinted_to > 0 {
+        nearest.before = Some(missing.begin);
+    }
+    if reach(0) > 0 {
+        nearest.before = nearest.before.max(Some(reach(0)));
+    }
+    for summary in list_hints(source, log).await.unwrap_or_default() {
+        let of = HintsPoint::Offset(summary.offset);
+        let is_after = summary.offset > limit;
+        if is_after && nearest.after.is_some_and(|after| after <= summary.offset) {
+            continue;
+        }
+        let Ok(Some(found)) = newest_hints(source, log, of).await else {
+            continue;
+        };
+        if !is_whole(log, &found.hints, survey, found.offset) {
+            continue;
+        }
+        if is_after {
+            nearest.after = Some(summary.offset);
+        } else {
+            nearest.before = nearest.before.max(Some(reach(summary.offset)));
+        }
+    }
+    Ok(nearest)
+}
+
+/// Whether all that hints name is there.
+fn is_whole(log: &str, hints: &FsmHints, survey: &Survey, offset: i64) -> bool {
+    let Ok(fsm) = Fsm::new(hints) else {
+        return false;
+    };
+    let ends = BTreeMap::from([(Arc::from(log), offset)]);
+    plan::legs(&fsm, &ends).is_ok_and(|legs| {
+        legs.iter()
+            .all(|leg| *leg.log == *log && gaps(survey, leg.begin, leg.end).is_empty())
+    })
+}
+
+/// Checks that a journal is a recovery log, and returns the mode that its label says.
+async fn check_content_type(source: &Source, log: &str) -> Result<Option<Mode>, RecoverError> {
+    let Some(labels) = source.labels(log).await? else {
+        return Ok(None);
+    };
+    let found = labels
+        .labels
+        .iter()
+        .find(|label| label.name == labels::CONTENT_TYPE)
+        .map_or("", |label| label.value.as_str());
+    mode_of_content_type(found)
+        .map(Some)
+        .ok_or_else(|| RecoverError::ContentType {
+            log: log.to_owned(),
+            found: found.to_owned(),
+        })
+}
+
+fn fault(log: &str, cause: HintsFault) -> RecoverError {
+    RecoverError::Hints {
+        log: log.to_owned(),
+        cause,
+    }
+}

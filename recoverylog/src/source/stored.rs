@@ -1,0 +1,289 @@
+//! Reads one stretch of a log, wherever it is.
+
+use std::{
+    io::{self, Read},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use gazette_client::{Client, ErrorKind, FragmentReader, ReadEvent, RetryOptions, retry_delay};
+use gazette_codecs::{decoder, fragment_reader};
+use gazette_protocol::{CompressionCodec, Fragment, ReadRequest};
+use gazette_stores::{ActiveStore, Store, StoreErrorKind};
+use tokio::sync::mpsc;
+use tokio_util::io::SyncIoBridge;
+
+use super::{At, Piece, Source, SourceError, Stretch};
+
+/// Where pieces go. An error is the last one.
+pub(super) type Sink = mpsc::Sender<Result<Piece, SourceError>>;
+
+/// Sends the content `[begin, end)`, in order, until it ends or nobody wants more.
+pub(super) async fn send(source: Source, stretch: Stretch, begin: i64, end: i64, sink: Sink) {
+    let result = match (&source, &stretch.at) {
+        (Source::Store(store), At::Store(path)) => {
+            from_store(store, &stretch.fragment, path, begin, end, &sink).await
+        }
+        (Source::Broker(client), At::Url(url)) => {
+            from_url(client, &stretch.fragment, url, begin, end, &sink).await
+        }
+        (Source::Broker(client), At::Broker | At::Store(_)) => {
+            from_broker(client, &stretch.fragment.journal, begin, end, &sink).await
+        }
+        // Surveys of a store name paths only.
+        (Source::Store(_), At::Broker | At::Url(_)) => Ok(()),
+    };
+    if let Err(error) = result {
+        // Nobody wants it any more, if that fails.
+        let _closed = sink.send(Err(error)).await;
+    }
+}
+
+async fn from_broker(
+    client: &Client,
+    journal: &str,
+    begin: i64,
+    end: i64,
+    sink: &Sink,
+) -> Result<(), SourceError> {
+    let request = ReadRequest {
+        journal: journal.to_owned(),
+        offset: begin,
+        end_offset: end,
+        // The replica that answers may be behind the primary, whose head it was.
+        block: true,
+        ..ReadRequest::default()
+    };
+    let options = RetryOptions {
+        give_up_after: Some(PATIENCE),
+    };
+    let mut reader = client.retry_reader_with(request, options);
+    while reader.offset() < end {
+        let piece = match tokio::time::timeout(PATIENCE, reader.next()).await {
+            Ok(Ok(Some(ReadEvent::Content { offset, bytes }))) => Piece::Content { offset, bytes },
+            Ok(Ok(Some(ReadEvent::Jump { from, to }))) => Piece::Gap {
+                begin: from,
+                end: to.min(end),
+            },
+            Ok(Ok(Some(ReadEvent::Metadata(_)))) => continue,
+            Ok(Ok(None)) => break,
+            Ok(Err(error)) => return Err(error.into()),
+            // The broker waits at a gap, which may never be filled. That the content does not come is told.
+            Err(_elapsed) => break,
+        };
+        if sink.send(Ok(piece)).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn from_url(
+    client: &Client,
+    fragment: &Fragment,
+    url: &str,
+    begin: i64,
+    end: i64,
+    sink: &Sink,
+) -> Result<(), SourceError> {
+    let is_whole = begin == fragment.begin && end == fragment.end;
+    let mut at = begin;
+    let mut attempt = 0;
+    loop {
+        let cause = match pass_url(client, fragment, url, is_whole, &mut at, end, sink).await {
+            Ok(()) => return Ok(()),
+            Err(cause) => cause,
+        };
+        match cause.kind() {
+            ErrorKind::Corrupt => {
+                return Err(SourceError::Url {
+                    journal: fragment.journal.clone(),
+                    begin: fragment.begin,
+                    end: fragment.end,
+                    cause,
+                });
+            }
+            ErrorKind::Retry if attempt < ATTEMPTS => {
+                tracing::debug!(err = %cause, attempt, "fragment is read again");
+                tokio::time::sleep(retry_delay(attempt)).await;
+                attempt += 1;
+            }
+            // This process cannot read it there, but the brokers may.
+            ErrorKind::Retry
+            | ErrorKind::NotFound
+            | ErrorKind::Denied
+            | ErrorKind::Invalid
+            | ErrorKind::Fenced
+            | ErrorKind::Cancelled
+            | ErrorKind::NoSpace
+            | ErrorKind::Internal => {
+                tracing::debug!(err = %cause, "fragment is read through a broker");
+                return from_broker(client, &fragment.journal, at, end, sink).await;
+            }
+        }
+    }
+}
+
+/// Passes content on from `at`, which it moves. A fragment that is wanted whole is read whole again by a new
+/// attempt, so that its sum is checked.
+async fn pass_url(
+    client: &Client,
+    fragment: &Fragment,
+    url: &str,
+    is_whole: bool,
+    at: &mut i64,
+    end: i64,
+    sink: &Sink,
+) -> Result<(), gazette_client::FragmentReaderError> {
+    let mut offset = if is_whole { fragment.begin } else { *at };
+    let mut reader = FragmentReader::open(
+        client.clone(),
+        fragment.clone(),
+        url.to_owned(),
+        offset,
+        end,
+    )
+    .await?;
+    while let Some(mut bytes) = reader.next().await? {
+        let known = usize::try_from(*at - offset).map_or(0, |known| known.min(bytes.len()));
+        offset += i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+        bytes = bytes.split_off(known);
+        if bytes.is_empty() {
+            continue;
+        }
+        let piece = Piece::Content { offset: *at, bytes };
+        *at = offset;
+        if sink.send(Ok(piece)).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn from_store(
+    store: &Arc<ActiveStore>,
+    fragment: &Fragment,
+    path: &str,
+    begin: i64,
+    end: i64,
+    sink: &Sink,
+) -> Result<(), SourceError> {
+    let skip = length(fragment.begin, begin);
+    let is_plain = fragment.compression_codec() == CompressionCodec::None;
+    let is_whole = begin == fragment.begin && end == fragment.end;
+    let mut attempt = 0;
+    let object = loop {
+        let opened = if is_plain && !is_whole {
+            let to = length(fragment.begin, end);
+            store.get_range(path, skip, to).await
+        } else {
+            store.get(path).await
+        };
+        match opened {
+            Ok(object) => break object,
+            Err(error) if error.kind() == StoreErrorKind::Retry && attempt < ATTEMPTS => {
+                tokio::time::sleep(retry_delay(attempt)).await;
+                attempt += 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
+    let discard = if is_plain && !is_whole { 0 } else { skip };
+    let task = Blocking {
+        object: SyncIoBridge::new(object),
+        fragment: fragment.clone(),
+        path: path.to_owned(),
+        is_whole,
+        discard,
+        begin,
+        end,
+        sink: sink.clone(),
+    };
+    tokio::task::spawn_blocking(move || task.run())
+        .await
+        .unwrap_or_else(|error| Err(failed(fragment, path, io::Error::other(error))))
+}
+
+/// Decodes a fragment on a thread that may block.
+struct Blocking<R: tokio::io::AsyncRead + Unpin> {
+    object: SyncIoBridge<R>,
+    fragment: Fragment,
+    path: String,
+    is_whole: bool,
+    discard: u64,
+    begin: i64,
+    end: i64,
+    sink: Sink,
+}
+
+impl<R: tokio::io::AsyncRead + Unpin + Send + 'static> Blocking<R> {
+    fn run(self) -> Result<(), SourceError> {
+        let Self {
+            object,
+            fragment,
+            path,
+            ..
+        } = self;
+        let buffered = io::BufReader::with_capacity(PIECE_BYTES, object);
+        let content: Result<Box<dyn Read + Send>, _> = if self.is_whole {
+            fragment_reader(&fragment, buffered)
+                .map(|reader| Box::new(reader) as Box<dyn Read + Send>)
+        } else {
+            decoder(fragment.compression_codec(), buffered)
+        };
+        let mut content = content.map_err(|cause| SourceError::Codec {
+            journal: fragment.journal.clone(),
+            begin: fragment.begin,
+            end: fragment.end,
+            path: path.clone(),
+            cause,
+        })?;
+        let fail = |error| failed(&fragment, &path, error);
+        let skipped = io::copy(&mut (&mut content).take(self.discard), &mut io::sink());
+        if skipped.map_err(fail)? < self.discard {
+            return Err(fail(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let mut at = self.begin;
+        while at < self.end {
+            let wanted = usize::try_from(self.end - at)
+                .map_or(PIECE_BYTES, |wanted| wanted.min(PIECE_BYTES));
+            let mut piece = vec![0; wanted];
+            content.read_exact(&mut piece).map_err(fail)?;
+            let offset = at;
+            at += i64::try_from(wanted).unwrap_or(i64::MAX);
+            let bytes = Bytes::from(piece);
+            if self
+                .sink
+                .blocking_send(Ok(Piece::Content { offset, bytes }))
+                .is_err()
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(fragment: &Fragment, path: &str, error: io::Error) -> SourceError {
+    SourceError::Fragment {
+        journal: fragment.journal.clone(),
+        begin: fragment.begin,
+        end: fragment.end,
+        path: path.to_owned(),
+        cause: Arc::new(error),
+    }
+}
+
+fn length(begin: i64, end: i64) -> u64 {
+    u64::try_from(end.saturating_sub(begin)).unwrap_or(0)
+}
+
+/// Content handed on at once.
+pub(super) const PIECE_BYTES: usize = 512 << 10;
+
+/// Attempts at a store, over some seconds.
+const ATTEMPTS: u32 = 6;
+
+/// How long brokers are waited for.
+const PATIENCE: Duration = Duration::from_mins(1);
