@@ -3,6 +3,8 @@
 mod fsm;
 mod hints;
 mod ids;
+#[cfg(any(test, feature = "test-util"))]
+pub mod image;
 mod inode;
 mod mutation;
 mod op;
