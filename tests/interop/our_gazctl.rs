@@ -42,6 +42,24 @@ fn our_gazctl_changes_a_part_of_a_spec_at_their_broker() {
 }
 
 #[test]
+fn our_gazctl_applies_more_than_a_transaction_holds_at_either_broker() {
+    let Some(reference) = programs::reference() else {
+        return;
+    };
+    let (head, _) = scenarios::TREE.split_once("- name").expect("a child");
+    let tree = head.to_owned() + &scenarios::lines(300, |n| format!("- name: app/{:03}", n));
+    for broker in [Broker::theirs(&reference), Broker::ours()] {
+        let tool = broker.our_gazctl();
+        let said = tool.ok_with(&tree, "journals apply");
+        assert!(said.contains("300 journals in 3 transactions"), "{said}");
+        let listed = tool.ok("journals list -l prefix=app/");
+        assert_eq!(listed.matches("app/").count(), 300);
+        let said = tool.ok("journals delete -l prefix=app/");
+        assert!(said.contains("300 journals in 3 transactions"), "{said}");
+    }
+}
+
+#[test]
 fn our_gazctl_appends_and_reads_at_their_broker() {
     let Some(reference) = programs::reference() else {
         return;

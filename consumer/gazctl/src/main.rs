@@ -9,6 +9,7 @@ mod journals;
 mod journalspace;
 mod output;
 mod selector;
+mod transactions;
 mod units;
 
 use std::process::ExitCode;

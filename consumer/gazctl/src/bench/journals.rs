@@ -9,11 +9,11 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use gazette_client::Client;
 use gazette_protocol::{
-    ApplyRequest, CompressionCodec, JournalSpec, apply_request::Change, duration, journal_spec,
+    CompressionCodec, JournalSpec, apply_request::Change, duration, journal_spec,
 };
 
 use super::JournalArgs;
-use crate::{error::usage, journalspace};
+use crate::{error::usage, journalspace, transactions::Transactions};
 
 /// Journals, and which of them are ours to delete.
 #[derive(Debug)]
@@ -58,7 +58,8 @@ impl Journals {
             }),
             ..Change::default()
         };
-        apply(client, names.iter().map(upsert).collect()).await?;
+        let changes = names.iter().map(upsert).collect();
+        Transactions::default().apply(client, changes).await?;
         Ok(Self {
             names,
             created: true,
@@ -76,19 +77,10 @@ impl Journals {
             delete_fragments: true,
             ..Change::default()
         };
-        apply(client, self.names.into_iter().map(delete).collect()).await
+        let changes = self.names.into_iter().map(delete).collect();
+        Transactions::default().apply(client, changes).await?;
+        Ok(())
     }
-}
-
-async fn apply(client: &Client, changes: Vec<Change>) -> anyhow::Result<()> {
-    for changes in changes.chunks(CHANGES_MAX) {
-        client
-            .apply(ApplyRequest {
-                changes: changes.to_vec(),
-            })
-            .await?;
-    }
-    Ok(())
 }
 
 fn load_template(path: &Path) -> anyhow::Result<JournalSpec> {
@@ -120,6 +112,3 @@ fn default_template() -> JournalSpec {
         ..JournalSpec::default()
     }
 }
-
-/// Changes of one transaction; etcd takes 128 operations.
-const CHANGES_MAX: usize = 100;

@@ -1,6 +1,6 @@
 use std::{
     collections::BTreeSet,
-    fmt, fs,
+    fs,
     io::{self, Read as _},
     path::PathBuf,
 };
@@ -17,6 +17,7 @@ use crate::{
     error::usage,
     journalspace::{self, Node},
     output::{self, ResultFormat},
+    transactions::Transactions,
 };
 
 /// Creates, changes and deletes journals as a YAML tree says
@@ -26,8 +27,8 @@ use crate::{
 ///
 /// `revision` says what is expected: none or 0, that there is no such journal yet; a number from
 /// `journals list -o yaml`, that nobody changed it since; -1, nothing. If one expectation does not
-/// hold, nothing of the transaction is done. All is one transaction, unless --max-txn-size cuts it
-/// into several, which are applied one after the other: then an error may leave the earlier ones
+/// hold, nothing of the transaction is done. More than --max-txn-size journals are several
+/// transactions, which are applied one after the other: then an error may leave the earlier ones
 /// applied, and says so.
 ///
 /// The YAML is read strictly: an unknown key or a wrong value is an error with its line. In the tree, a
@@ -49,9 +50,8 @@ pub(crate) struct Apply {
     #[arg(long)]
     dry_run: bool,
 
-    /// Most journals of one transaction; 0 puts all into one
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    max_txn_size: usize,
+    #[command(flatten)]
+    transactions: Transactions,
 
     /// Form of the output
     #[arg(short = 'o', long, value_enum, default_value = "text")]
@@ -85,18 +85,14 @@ impl Apply {
             })?;
             return Ok(());
         }
-        let total = request.changes.len();
-        let revision = apply_in_batches(client, request.changes, self.max_txn_size).await?;
+        let applied = self.transactions.apply(client, request.changes).await?;
         match self.format {
-            ResultFormat::Text => {
-                output::print(&format!(
-                    "applied {} at revision {revision}\n",
-                    journals(total)
-                ))?;
-            }
-            ResultFormat::Json => {
-                output::print_json(&json!({"applied": total, "revision": revision}))?;
-            }
+            ResultFormat::Text => output::print(&format!("applied {applied}\n"))?,
+            ResultFormat::Json => output::print_json(&json!({
+                "applied": applied.changes,
+                "transactions": applied.transactions,
+                "revision": applied.revision,
+            }))?,
         }
         Ok(())
     }
@@ -169,64 +165,11 @@ fn changes_of(tree: &Node) -> Result<Vec<Change>, String> {
     Ok(changes)
 }
 
-/// Applies changes in transactions of `size`, or all in one, and returns the last revision.
-pub(super) async fn apply_in_batches(
-    client: &Client,
-    mut changes: Vec<Change>,
-    size: usize,
-) -> anyhow::Result<i64> {
-    let total = changes.len();
-    let size = if size == 0 { total } else { size };
-    let mut done = 0;
-    let mut revision = 0;
-    while !changes.is_empty() {
-        let rest = changes.split_off(changes.len().min(size));
-        let count = changes.len();
-        let response = client
-            .apply(ApplyRequest { changes })
-            .await
-            .map_err(|error| {
-                let error = anyhow::Error::new(error);
-                if done == 0 {
-                    error
-                } else {
-                    error.context(Partly { done, total })
-                }
-            })?;
-        revision = response.header.etcd.revision;
-        tracing::info!(revision, count, "applied");
-        done += count;
-        changes = rest;
-    }
-    Ok(revision)
-}
-
-/// How far several transactions got.
-#[derive(Debug)]
-struct Partly {
-    done: usize,
-    total: usize,
-}
-
-impl fmt::Display for Partly {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} changes were applied", self.done, self.total)
-    }
-}
-
 fn name(change: &Change) -> &str {
     change
         .upsert
         .as_ref()
         .map_or(change.delete.as_str(), |spec| spec.name.as_str())
-}
-
-pub(super) fn journals(count: usize) -> String {
-    if count == 1 {
-        "1 journal".to_owned()
-    } else {
-        format!("{count} journals")
-    }
 }
 
 /// What standard input is called.

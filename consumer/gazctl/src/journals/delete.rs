@@ -3,11 +3,11 @@ use gazette_client::Client;
 use gazette_protocol::{apply_request::Change, list_response};
 use serde_json::json;
 
-use super::apply::{apply_in_batches, journals};
 use crate::{
     error,
     output::{self, ResultFormat},
     selector::{RequiredSelector, SELECTOR_HELP},
+    transactions::{Applied, Transactions},
 };
 
 /// Deletes journals
@@ -34,9 +34,8 @@ pub(crate) struct Delete {
     #[arg(long)]
     dry_run: bool,
 
-    /// Most journals of one transaction; 0 puts all into one
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    max_txn_size: usize,
+    #[command(flatten)]
+    transactions: Transactions,
 
     /// Form of the output
     #[arg(short = 'o', long, value_enum, default_value = "text")]
@@ -56,12 +55,15 @@ impl Delete {
             .iter()
             .map(|journal| journal.spec.name.as_str())
             .collect();
-        let mut revision = listing.header.etcd.revision;
-        if !self.dry_run {
+        // Of what is there if nothing is done.
+        let mut applied = Applied {
+            changes: names.len(),
+            transactions: 0,
+            revision: listing.header.etcd.revision,
+        };
+        if !self.dry_run && !names.is_empty() {
             let changes = changes(&listing.journals, self.fragments);
-            if !changes.is_empty() {
-                revision = apply_in_batches(client, changes, self.max_txn_size).await?;
-            }
+            applied = self.transactions.apply(client, changes).await?;
         }
         match self.format {
             ResultFormat::Text => {
@@ -72,17 +74,15 @@ impl Delete {
                 };
                 let mut lines: Vec<String> =
                     names.iter().map(|name| format!("{verb} {name}")).collect();
-                lines.push(format!(
-                    "{} at revision {revision}\n",
-                    journals(names.len())
-                ));
+                lines.push(format!("{applied}\n"));
                 output::print(&lines.join("\n"))?;
             }
             ResultFormat::Json => output::print_json(&json!({
                 "journals": names,
                 "deleted": !self.dry_run,
                 "fragments": self.fragments,
-                "revision": revision,
+                "transactions": applied.transactions,
+                "revision": applied.revision,
             }))?,
         }
         Ok(())

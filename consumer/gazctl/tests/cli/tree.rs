@@ -1,6 +1,9 @@
 //! Journals and their tree.
 
-use std::io::{BufRead, BufReader};
+use std::{
+    fmt::Write as _,
+    io::{BufRead, BufReader},
+};
 
 use gazette_client::fake::{Call, Fault};
 use gazette_protocol::Status;
@@ -96,6 +99,24 @@ fn a_typing_error_in_a_tree_is_one_line_with_its_place() {
     house
         .run("journals apply --specs none.yaml")
         .failed(1, &["none.yaml"]);
+}
+
+#[test]
+fn more_journals_than_a_transaction_holds_are_several() {
+    let house = House::new(&[]);
+    let mut tree = TREE[..TREE.find("- ").unwrap()].to_owned();
+    for n in 100..400 {
+        writeln!(tree, "- name: app/{n}").unwrap();
+    }
+    let said = house.run_with("journals apply", tree.as_bytes()).done();
+    assert!(
+        said.starts_with("applied 300 journals in 3 transactions at revision "),
+        "{said}"
+    );
+    let said = house.run("journals delete -l prefix=app/ -o json").done();
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["transactions"], 3);
+    assert_eq!(house.run("journals list -o yaml").done(), "{}\n");
 }
 
 #[test]
