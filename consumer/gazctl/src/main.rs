@@ -19,10 +19,6 @@ use gazette_process::{ExitStatus, exit, logging, panic};
 
 use crate::cli::Cli;
 
-/// So that `bench` measures brokers more than itself.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     panic::abort_on_panic();
     // Ends with code 2 on a mistake in the arguments, and prints help on standard output.
