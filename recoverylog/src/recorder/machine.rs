@@ -1,0 +1,624 @@
+//! What a recorder does next. No I/O and no clock: what happened comes in by the `handle_*` methods,
+//! with the time, and what to do comes out of [`Machine::poll_output`].
+//!
+//! One RPC is under way at a time. An op that finds none under way leaves at once, as a batch of its
+//! own; ops that come while one is under way gather in the batches behind it. Each append says at which
+//! offset it must land, so that it is done once at most, and what became of one whose answer was lost
+//! can be found out by reading that offset.
+//!
+//! Once another owner is known, that is latched: from then on nothing is sent, and no barrier succeeds.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use gazette_recoverylog_fsm::Author;
+
+use super::outcome::{Acked, Fault, Fence, Hold, Room, State};
+
+mod events;
+mod hints;
+
+pub(crate) use events::{BarrierId, Check, Found, Limits, Now, Outcome, Output, Register};
+use hints::Hints;
+
+/// The recorder's decisions.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    author: Author,
+    limits: Limits,
+    /// What the log has; the next append must land at its offset.
+    acked: Acked,
+    recorded_seq_no: i64,
+    phase: Phase,
+    /// Whether the log was claimed.
+    claimed: bool,
+    /// Whether the register is lost.
+    reassert: bool,
+    batches: VecDeque<Batch>,
+    /// Bytes of the batches.
+    pending_bytes: u64,
+    /// Bytes that mutations may still become which are being applied.
+    reserved_bytes: u64,
+    barriers: VecDeque<Barrier>,
+    next_barrier: u64,
+    /// Number of the next append or probe.
+    next_rpc: u64,
+    /// Failures in a row, with the time of the first.
+    failures: u32,
+    failing_since: Option<Now>,
+    last_error: Option<Arc<str>>,
+    no_space: bool,
+    room: Option<Room>,
+    /// When the broker last confirmed that the log is ours.
+    confirmed_at: Now,
+    hints: Hints,
+    stop_by: Option<Now>,
+    outputs: VecDeque<Output>,
+}
+
+#[derive(Debug)]
+struct Batch {
+    bytes: u64,
+    last_seq_no: i64,
+    begun: Now,
+    sealed: bool,
+}
+
+#[derive(Debug)]
+struct Barrier {
+    id: BarrierId,
+    /// Op that must be acknowledged.
+    seq_no: i64,
+    /// Number of the first append or probe that confirms it: one that was sent after the barrier, if
+    /// there was no op to wait for.
+    rpc: u64,
+    since: Now,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rpc {
+    Send,
+    Probe,
+    ReadBack,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    /// There is nothing to send.
+    Idle,
+    /// An RPC is under way.
+    Busy(Rpc),
+    /// One failed, and is made again at that time.
+    Waiting { until: Now, then: Rpc },
+    /// Recording failed for good. `asks` while it is being found out where the other owner began.
+    Latched { fault: Fault, asks: bool },
+    /// All is over.
+    Ended,
+}
+
+/// Waits after failures in a row; the last is repeated. They are short, as a database waits behind them.
+const BACKOFF_MS: [u64; 6] = [20, 50, 100, 200, 500, 1000];
+
+impl Machine {
+    /// Returns the machine of an author that has recovered all that `acked` tells of, and that is to
+    /// claim the log with the first batch that is recorded.
+    pub(crate) fn new(author: Author, limits: Limits, acked: Acked, now: Now) -> Self {
+        Self {
+            author,
+            limits,
+            acked,
+            recorded_seq_no: acked.seq_no,
+            phase: Phase::Idle,
+            claimed: false,
+            reassert: false,
+            batches: VecDeque::new(),
+            pending_bytes: 0,
+            reserved_bytes: 0,
+            barriers: VecDeque::new(),
+            next_barrier: 0,
+            next_rpc: 0,
+            failures: 0,
+            failing_since: None,
+            last_error: None,
+            no_space: false,
+            room: None,
+            confirmed_at: now,
+            hints: Hints {
+                at: now,
+                ..Hints::default()
+            },
+            stop_by: None,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// What the log has.
+    pub(crate) fn acked(&self) -> Acked {
+        self.acked
+    }
+
+    /// The last op that was recorded.
+    pub(crate) fn recorded_seq_no(&self) -> i64 {
+        self.recorded_seq_no
+    }
+
+    /// Bytes that are not acknowledged.
+    pub(crate) fn pending_bytes(&self) -> u64 {
+        self.pending_bytes
+    }
+
+    /// Age of the oldest op that is not acknowledged.
+    pub(crate) fn oldest_pending(&self, now: Now) -> Option<Duration> {
+        let batch = self.batches.front()?;
+        Some(now.saturating_sub(batch.begun))
+    }
+
+    /// The last error of the broker.
+    pub(crate) fn last_error(&self) -> Option<&Arc<str>> {
+        self.last_error.as_ref()
+    }
+
+    /// Whether the broker refused an append for want of space.
+    pub(crate) fn is_out_of_space(&self) -> bool {
+        self.no_space
+    }
+
+    /// Room for the log, if it is known.
+    pub(crate) fn room(&self) -> Option<Room> {
+        self.room
+    }
+
+    /// How it is going.
+    pub(crate) fn state(&self, now: Now) -> State {
+        match &self.phase {
+            Phase::Latched {
+                fault: Fault::Fenced(fence),
+                ..
+            } => State::Fenced(*fence),
+            Phase::Latched { fault, .. } => State::Failed(fault.clone()),
+            Phase::Ended => State::Failed(Fault::Ended),
+            Phase::Idle | Phase::Busy(_) | Phase::Waiting { .. } => {
+                match (self.failing_since, &self.last_error) {
+                    (Some(since), Some(error)) => State::Stalled {
+                        lasting: now.saturating_sub(since),
+                        error: Arc::clone(error),
+                    },
+                    (None, _) | (_, None) => State::Recording,
+                }
+            }
+        }
+    }
+
+    /// Why nothing can be recorded any more, if so.
+    fn fault(&self) -> Option<Fault> {
+        match &self.phase {
+            Phase::Latched { fault, .. } => Some(fault.clone()),
+            Phase::Ended => Some(Fault::Ended),
+            Phase::Idle | Phase::Busy(_) | Phase::Waiting { .. } => None,
+        }
+    }
+
+    /// Asks for room for a mutation that may become `bytes` of log. `shrinks` if it frees space.
+    pub(crate) fn reserve(&mut self, now: Now, bytes: u64, shrinks: bool) -> Result<(), Hold> {
+        if let Some(fault) = self.fault() {
+            return Err(fault.into());
+        }
+        if self.stop_by.is_some() {
+            return Err(Hold::Failed(Fault::Ended));
+        }
+        if !shrinks && (self.no_space || self.room.is_some_and(|room| room.is_low())) {
+            return Err(Hold::NoSpace);
+        }
+        let reserve = if shrinks {
+            self.limits.shrink_reserve_bytes
+        } else {
+            0
+        };
+        let held = self.pending_bytes + self.reserved_bytes;
+        if held != 0 && held + bytes > self.limits.max_pending_bytes + reserve {
+            return Err(match (self.limits.fail_after, self.oldest_pending(now)) {
+                (Some(limit), Some(age)) if age >= limit => Hold::Failed(self.timed_out(age)),
+                (None | Some(_), None | Some(_)) => Hold::Full,
+            });
+        }
+        self.reserved_bytes += bytes;
+        Ok(())
+    }
+
+    /// Gives back what was reserved.
+    pub(crate) fn release(&mut self, bytes: u64) {
+        self.reserved_bytes = self.reserved_bytes.saturating_sub(bytes);
+    }
+
+    /// Whether the next group of ops begins a batch.
+    pub(crate) fn begins_batch(&self) -> bool {
+        self.batches.back().is_none_or(|batch| batch.sealed)
+    }
+
+    /// Notes that a group of ops was recorded: the last one and the bytes that they add.
+    pub(crate) fn handle_recorded(&mut self, now: Now, seq_no: i64, bytes: u64) {
+        self.recorded_seq_no = seq_no;
+        self.pending_bytes += bytes;
+        if self.begins_batch() {
+            self.batches.push_back(Batch {
+                bytes: 0,
+                last_seq_no: seq_no,
+                begun: now,
+                sealed: false,
+            });
+        }
+        if let Some(batch) = self.batches.back_mut() {
+            batch.bytes += bytes;
+            batch.last_seq_no = seq_no;
+            batch.sealed = batch.bytes >= self.limits.max_batch_bytes;
+        }
+        self.advance(now);
+    }
+
+    /// Takes a barrier: it succeeds when everything that is recorded is acknowledged, by an append or
+    /// a probe that shows that the log is still ours.
+    pub(crate) fn handle_barrier(&mut self, now: Now) -> BarrierId {
+        let id = BarrierId(self.next_barrier);
+        self.next_barrier += 1;
+        if let Some(fault) = self.fault() {
+            self.outputs.push_back(Output::Answer {
+                barrier: id,
+                result: Err(fault),
+            });
+            return id;
+        }
+        let waits_for_ops = self.recorded_seq_no > self.acked.seq_no;
+        self.barriers.push_back(Barrier {
+            id,
+            seq_no: self.recorded_seq_no,
+            rpc: if waits_for_ops { 0 } else { self.next_rpc },
+            since: now,
+        });
+        self.advance(now);
+        id
+    }
+
+    /// Notes what became of an append or a probe.
+    pub(crate) fn handle_outcome(&mut self, now: Now, outcome: Outcome) {
+        let Phase::Busy(rpc) = self.phase else { return };
+        match outcome {
+            Outcome::Landed {
+                begin,
+                end,
+                register,
+            } => self.landed(now, begin, end, register),
+            Outcome::NotDone { no_space, error } => {
+                self.no_space = no_space;
+                self.failed(now, error, rpc);
+            }
+            Outcome::Unknown { error } => {
+                // An empty append leaves nothing to be found out.
+                let then = if rpc == Rpc::Probe {
+                    Rpc::Probe
+                } else {
+                    Rpc::ReadBack
+                };
+                self.failed(now, error, then);
+            }
+            Outcome::WrongOffset => self.read_back(),
+            Outcome::Mismatch {
+                register: Register::Author(author),
+            } if author != self.author => {
+                let offset = self.acked.offset;
+                let author = Some(author);
+                self.latch(Fault::Fenced(Fence { author, offset }), true);
+            }
+            Outcome::Mismatch { .. } => self.read_back(),
+        }
+        self.advance(now);
+    }
+
+    /// Notes what the log has at the offset that was asked for.
+    pub(crate) fn handle_found(&mut self, now: Now, found: Found) {
+        if let Phase::Latched { fault, asks } = &mut self.phase {
+            if std::mem::take(asks) {
+                if let (Found::Own { end }, Fault::Fenced(fence)) = (found, &mut *fault) {
+                    fence.offset = end;
+                }
+                let report = Output::Report(fault.clone());
+                self.outputs.push_back(report);
+            }
+            return;
+        }
+        if self.phase != Phase::Busy(Rpc::ReadBack) {
+            return;
+        }
+        match found {
+            Found::Own { end } => {
+                let begin = self.acked.offset;
+                self.landed(now, begin, end, Register::Unknown);
+            }
+            // The first time, it is sent again at once: one lost answer costs no wait.
+            Found::Nothing if self.failures == 0 => {
+                self.failures = 1;
+                self.phase = Phase::Idle;
+            }
+            Found::Nothing => {
+                let error = self.last_error.clone();
+                let error = error.unwrap_or_else(|| "the log does not end where it says".into());
+                self.failed(now, error, Rpc::Probe);
+            }
+            Found::Other { author } => {
+                let offset = self.acked.offset;
+                let author = author.filter(|author| *author != self.author);
+                self.latch(Fault::Fenced(Fence { author, offset }), false);
+            }
+            Found::Shorter { head } => {
+                let acknowledged = self.acked.offset;
+                self.latch(Fault::Lost { acknowledged, head }, false);
+            }
+            Found::Failed { error } => self.failed(now, error, Rpc::ReadBack),
+        }
+        self.advance(now);
+    }
+
+    /// Notes how much room there is for the log.
+    pub(crate) fn handle_room(&mut self, room: Option<Room>) {
+        self.room = room;
+    }
+
+    /// Asks it to end: nothing more is recorded, and what is pending is waited for.
+    pub(crate) fn handle_stop(&mut self, now: Now) {
+        self.stop_by = Some(self.stop_by.unwrap_or(now + self.limits.stop_within));
+        self.advance(now);
+    }
+
+    /// Notes that time has passed.
+    pub(crate) fn handle_timeout(&mut self, now: Now) {
+        self.advance(now);
+    }
+
+    /// Notes that what happened to the files cannot be recorded: the log no longer tells of them.
+    pub(crate) fn handle_diverged(&mut self, cause: Arc<str>) {
+        if self.fault().is_none() {
+            self.latch(Fault::Diverged { cause }, false);
+        }
+    }
+
+    /// Ends it at once, as its process ends.
+    pub(crate) fn handle_end(&mut self) {
+        self.end(Err(Fault::Ended));
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    pub(crate) fn next_timeout(&self) -> Option<Now> {
+        if self.phase == Phase::Ended {
+            return None;
+        }
+        let waiting = match self.phase {
+            Phase::Waiting { until, .. } => Some(until),
+            Phase::Idle => self.probe_at(),
+            Phase::Busy(_) | Phase::Latched { .. } | Phase::Ended => None,
+        };
+        let barrier = self.barriers.front().zip(self.limits.fail_after);
+        let barrier = barrier.map(|(barrier, limit)| barrier.since + limit);
+        let times = [waiting, barrier, self.hints_at(), self.stop_by];
+        times.into_iter().flatten().min()
+    }
+
+    /// Returns the next thing to do, until there is none.
+    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn timed_out(&self, after: Duration) -> Fault {
+        let cause = self.failing_since.and(self.last_error.clone());
+        Fault::TimedOut { after, cause }
+    }
+
+    /// When a probe is due, while nothing is under way and nothing is pending.
+    fn probe_at(&self) -> Option<Now> {
+        let idle = self
+            .limits
+            .idle
+            .filter(|_| self.claimed)
+            .map(|idle| self.confirmed_at + idle);
+        // A barrier without ops waits for it.
+        if self.barriers.is_empty() {
+            idle
+        } else {
+            Some(Now::ZERO)
+        }
+    }
+
+    fn landed(&mut self, now: Now, begin: i64, end: i64, register: Register) {
+        let Phase::Busy(rpc) = self.phase else { return };
+        let offset = self.acked.offset;
+        let foreign = match register {
+            Register::Author(author) if author != self.author => Some(author),
+            Register::Author(_) | Register::Empty | Register::Unknown => None,
+        };
+        // What is acknowledged elsewhere than it was meant to be was not placed by our rules.
+        if foreign.is_some() || begin != offset {
+            let author = foreign;
+            self.latch(Fault::Fenced(Fence { author, offset }), false);
+            return;
+        }
+        self.phase = Phase::Idle;
+        self.failures = 0;
+        self.failing_since = None;
+        self.no_space = false;
+        self.confirmed_at = now;
+        if rpc != Rpc::Probe {
+            self.claimed = true;
+            self.acked.offset = end;
+            if let Some(batch) = self.batches.pop_front() {
+                self.acked.seq_no = batch.last_seq_no;
+                self.pending_bytes -= batch.bytes;
+                self.outputs.push_back(Output::Release { begin });
+            }
+        }
+        if rpc == Rpc::ReadBack {
+            // It landed, but whether the log was ours ever since is not shown by that.
+            for barrier in &mut self.barriers {
+                barrier.rpc = barrier.rpc.max(self.next_rpc);
+            }
+        }
+        match register {
+            Register::Author(_) => self.reassert = false,
+            Register::Empty if self.claimed && !self.reassert => {
+                self.reassert = true;
+                self.outputs.push_back(Output::Mark);
+            }
+            Register::Empty | Register::Unknown => {}
+        }
+        while let Some(barrier) = self.barriers.front() {
+            if barrier.seq_no > self.acked.seq_no || barrier.rpc >= self.next_rpc {
+                break;
+            }
+            let barrier = barrier.id;
+            self.barriers.pop_front();
+            let result = Ok(());
+            self.outputs.push_back(Output::Answer { barrier, result });
+        }
+    }
+
+    fn failed(&mut self, now: Now, error: Arc<str>, then: Rpc) {
+        let index = usize::try_from(self.failures).unwrap_or(usize::MAX);
+        let wait = Duration::from_millis(BACKOFF_MS[index.min(BACKOFF_MS.len() - 1)]);
+        self.failures = self.failures.saturating_add(1);
+        self.failing_since.get_or_insert(now);
+        self.last_error = Some(error);
+        let until = now + wait;
+        self.phase = Phase::Waiting { until, then };
+    }
+
+    fn read_back(&mut self) {
+        self.phase = Phase::Busy(Rpc::ReadBack);
+        let offset = self.acked.offset;
+        self.outputs.push_back(Output::ReadBack { offset });
+    }
+
+    /// Fails for good. If `asks`, the log is read for where the other owner began.
+    fn latch(&mut self, fault: Fault, asks: bool) {
+        self.answer_all(&fault);
+        let next = if asks {
+            Output::ReadBack {
+                offset: self.acked.offset,
+            }
+        } else {
+            Output::Report(fault.clone())
+        };
+        self.outputs.push_back(next);
+        self.phase = Phase::Latched { fault, asks };
+    }
+
+    fn answer_all(&mut self, fault: &Fault) {
+        for barrier in std::mem::take(&mut self.barriers) {
+            self.outputs.push_back(Output::Answer {
+                barrier: barrier.id,
+                result: Err(fault.clone()),
+            });
+        }
+    }
+
+    fn end(&mut self, result: Result<Acked, Fault>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        self.phase = Phase::Ended;
+        let fault = match &result {
+            Ok(_) => Fault::Ended,
+            Err(fault) => fault.clone(),
+        };
+        self.answer_all(&fault);
+        self.outputs.push_back(Output::Ended(result));
+    }
+
+    /// Does what is due.
+    fn advance(&mut self, now: Now) {
+        self.expire_barriers(now);
+        match self.phase {
+            Phase::Idle => {
+                if !self.batches.is_empty() {
+                    self.start(Rpc::Send);
+                } else if self.probe_at().is_some_and(|at| now >= at) {
+                    self.start(Rpc::Probe);
+                }
+            }
+            Phase::Waiting { until, then } if now >= until => self.start(then),
+            Phase::Waiting { .. } | Phase::Busy(_) | Phase::Latched { .. } | Phase::Ended => {}
+        }
+        self.advance_hints(now);
+        self.advance_stop(now);
+    }
+
+    fn expire_barriers(&mut self, now: Now) {
+        let Some(limit) = self.limits.fail_after else {
+            return;
+        };
+        while let Some(barrier) = self.barriers.front() {
+            let after = now.saturating_sub(barrier.since);
+            if after < limit {
+                break;
+            }
+            let barrier = barrier.id;
+            self.barriers.pop_front();
+            let result = Err(self.timed_out(after));
+            self.outputs.push_back(Output::Answer { barrier, result });
+        }
+    }
+
+    fn start(&mut self, rpc: Rpc) {
+        let offset = self.acked.offset;
+        let output = match rpc {
+            Rpc::ReadBack => Output::ReadBack { offset },
+            // What came meanwhile confirms as much as a probe.
+            Rpc::Probe if self.batches.is_empty() => {
+                self.next_rpc += 1;
+                Output::Probe { offset }
+            }
+            Rpc::Probe | Rpc::Send => {
+                self.next_rpc += 1;
+                if let Some(batch) = self.batches.front_mut() {
+                    batch.sealed = true;
+                }
+                self.phase = Phase::Busy(Rpc::Send);
+                let check = match (self.claimed, self.reassert) {
+                    (false, _) => Check::Claim,
+                    (true, false) => Check::Own,
+                    (true, true) => Check::Reassert,
+                };
+                self.outputs.push_back(Output::Send { offset, check });
+                return;
+            }
+        };
+        self.phase = Phase::Busy(rpc);
+        self.outputs.push_back(output);
+    }
+
+    fn advance_stop(&mut self, now: Now) {
+        let Some(stop_by) = self.stop_by else { return };
+        match &self.phase {
+            Phase::Latched { fault, asks } => {
+                let fault = fault.clone();
+                if *asks {
+                    self.outputs.push_back(Output::Report(fault.clone()));
+                }
+                self.end(Err(fault));
+            }
+            _ if now >= stop_by => {
+                let is_done = self.batches.is_empty() && self.barriers.is_empty();
+                let result = if is_done {
+                    Ok(self.acked)
+                } else {
+                    Err(self.timed_out(self.limits.stop_within))
+                };
+                self.end(result);
+            }
+            Phase::Idle if self.batches.is_empty() && self.barriers.is_empty() => {
+                if self.is_told() {
+                    self.end(Ok(self.acked));
+                }
+            }
+            Phase::Idle | Phase::Busy(_) | Phase::Waiting { .. } | Phase::Ended => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
