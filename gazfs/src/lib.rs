@@ -5,5 +5,6 @@ pub mod doctor;
 pub mod fuse;
 pub mod journals;
 pub mod mount;
+pub mod recorded;
 pub mod supervise;
 pub mod work_dir;

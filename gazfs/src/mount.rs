@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use fuser::{Config, MountOption, Session, SessionACL};
+use fuser::{BackgroundSession, Config, Filesystem, MountOption, Session, SessionACL};
 use rustix::{
     io::Errno,
     mount::{UnmountFlags, unmount},
@@ -20,7 +20,11 @@ use rustix::{
 use thiserror::Error;
 use tokio::sync::watch;
 
-use crate::{fuse::Adapter, journals::JournalFs};
+use crate::{
+    fuse::{journals, recorded},
+    journals::JournalFs,
+    recorded::{RecordedFs, log::Log},
+};
 
 pub use control::{
     Asked, Control, Daemon, FlushOutcome, Question, UmountOutcome, ask, ask_as, ask_to_umount,
@@ -123,27 +127,67 @@ pub fn mount(
     access: Access,
 ) -> Result<Mounted, MountError> {
     let point = check(point, data)?;
+    let privileges = [MountOption::NoDev, MountOption::NoSuid];
+    let adapter = journals::Adapter::new(fs.clone());
+    let session = start(adapter, &point, access, &privileges)?;
+    read_ahead(&point);
+    serve(session, point)
+}
+
+/// Mounts a recorded directory. `work` is the folder of its backing files and state.
+pub fn mount_recorded<L: Log>(
+    fs: &RecordedFs<L>,
+    point: &Path,
+    work: &Path,
+    access: Access,
+) -> Result<Mounted, MountError> {
+    let point = check(point, Some(work))?;
+    // As any directory of a local file system, if the user may have that.
+    let privileges = if rustix::process::geteuid().is_root() {
+        [MountOption::Dev, MountOption::Suid]
+    } else {
+        [MountOption::NoDev, MountOption::NoSuid]
+    };
+    let refused = |cause| MountError::Refused {
+        point: point.clone(),
+        cause,
+    };
+    let adapter = recorded::Adapter::new(fs.clone()).map_err(refused)?;
+    let session = start(adapter, &point, access, &privileges)?;
+    recorded::invalidate_at_end(fs, session.notifier());
+    read_ahead(&point);
+    serve(session, point)
+}
+
+fn start<F: Filesystem>(
+    adapter: F,
+    point: &Path,
+    access: Access,
+    privileges: &[MountOption],
+) -> Result<BackgroundSession, MountError> {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(source(std::process::id())),
         MountOption::Subtype("gazfs".to_owned()),
         MountOption::DefaultPermissions,
-        MountOption::NoDev,
-        MountOption::NoSuid,
         MountOption::NoAtime,
     ];
+    config.mount_options.extend_from_slice(privileges);
     config.acl = match access {
         Access::Owner => SessionACL::Owner,
         Access::All => SessionACL::All,
     };
     config.n_threads = Some(1);
     let refused = |cause| MountError::Refused {
-        point: point.clone(),
+        point: point.to_owned(),
         cause,
     };
-    let session = Session::new(Adapter::new(fs.clone()), &point, &config).map_err(refused)?;
-    let session = session.spawn().map_err(refused)?;
-    read_ahead(&point);
+    let session = Session::new(adapter, point, &config).map_err(refused)?;
+    session.spawn().map_err(refused)
+}
+
+/// Waits in the background for the end of a mount.
+fn serve(session: BackgroundSession, point: PathBuf) -> Result<Mounted, MountError> {
     let (ended, is_ended) = watch::channel(false);
     let wait = move || {
         if let Err(error) = session.join() {
@@ -155,7 +199,10 @@ pub fn mount(
     std::thread::Builder::new()
         .name("fuse-end".to_owned())
         .spawn(wait)
-        .map_err(refused)?;
+        .map_err(|cause| MountError::Refused {
+            point: point.clone(),
+            cause,
+        })?;
     Ok(Mounted {
         point,
         ended: is_ended,

@@ -40,6 +40,17 @@ impl Caller {
         }
     }
 
+    /// Says whether the caller was killed by a signal. Other signals count for nothing, as calls on
+    /// files of a local file system are not interrupted either.
+    pub fn is_killed(self) -> bool {
+        let read = |what| fs::read_to_string(format!("/proc/{}/{what}", self.tid)).ok();
+        let Some(status) = read("status").filter(|_| self.tid != 0) else {
+            return false;
+        };
+        has_fatal_signal(&status)
+            || !has_memory(&status) && read("stat").is_some_and(|stat| was_killed(&stat))
+    }
+
     /// Says whether the caller is in exit(2), where signals do not reach it any more.
     pub fn is_leaving(self) -> bool {
         let status = || fs::read_to_string(format!("/proc/{}/status", self.tid)).ok();
@@ -67,15 +78,24 @@ impl Caller {
 
 /// Says whether a thread has a signal to attend to, by its `/proc/TID/status`.
 fn has_signal(status: &str) -> bool {
-    let set = |field: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(field));
-        line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-            .unwrap_or(0)
-    };
-    let pending = (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:");
-    let handled = set("SigCgt:");
-    let fatal = pending & !handled & !set("SigIgn:") & !DEFAULT_IS_NOT_FATAL;
-    fatal != 0 || pending & handled & ENDS_A_CALL != 0
+    has_fatal_signal(status) || pending(status) & signal_set(status, "SigCgt:") & ENDS_A_CALL != 0
+}
+
+/// Says whether a thread has a signal that kills it, by its `/proc/TID/status`.
+fn has_fatal_signal(status: &str) -> bool {
+    let handled = signal_set(status, "SigCgt:") | signal_set(status, "SigIgn:");
+    pending(status) & !handled & !DEFAULT_IS_NOT_FATAL != 0
+}
+
+fn pending(status: &str) -> u64 {
+    let pending = signal_set(status, "SigPnd:") | signal_set(status, "ShdPnd:");
+    pending & !signal_set(status, "SigBlk:")
+}
+
+fn signal_set(status: &str, field: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 /// Says whether a thread still has its memory, by its `/proc/TID/status`: a process gives it back

@@ -1,9 +1,9 @@
 //! What stat(2) tells.
 
-use gazette_recoverylog::fsm::{Inode, Timestamp};
+use gazette_recoverylog_fsm::{Inode, Timestamp};
 use rustix::fs::{FileType, Stat, StatVfs};
 
-pub use gazette_recoverylog::fsm::Kind;
+pub use gazette_recoverylog_fsm::Kind;
 
 /// Number of an inode as the mount shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

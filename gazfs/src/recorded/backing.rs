@@ -61,7 +61,12 @@ impl Backing {
     }
 
     /// Makes another name of what a descriptor names.
-    pub(super) fn link(&self, file: impl AsFd, to: impl AsFd, name: &[u8]) -> rustix::io::Result<()> {
+    pub(super) fn link(
+        &self,
+        file: impl AsFd,
+        to: impl AsFd,
+        name: &[u8],
+    ) -> rustix::io::Result<()> {
         let path = file.as_fd().as_raw_fd().to_string();
         rustix::fs::linkat(
             &self.descriptors,
@@ -104,7 +109,6 @@ pub(super) fn path_in(directory: impl AsFd, name: &[u8]) -> Vec<u8> {
     path.extend_from_slice(name);
     path
 }
-
 
 const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 

@@ -29,7 +29,7 @@ pub enum Patience<'a> {
     /// Not at all: it ends with [`FsError::Held`](super::FsError::Held).
     None,
     /// Until this says that it gives up.
-    Until(&'a (dyn Fn() -> bool + Sync)),
+    Until(&'a dyn Fn() -> bool),
 }
 
 impl fmt::Debug for Patience<'_> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use gazette_recoverylog::fsm::{Fnode, Mutation, Place};
+use gazette_recoverylog_fsm::{Fnode, Mutation, Place};
 
 /// A log that takes mutations in order.
 ///
@@ -37,6 +37,9 @@ pub trait Log: Debug + Send + Sync + 'static {
     /// Says whether it takes nothing more, for ever.
     fn is_ended(&self) -> bool;
 
+    /// Calls back when it takes nothing more, from any thread. At once if that is so already.
+    fn on_end(&self, ended: Box<dyn FnOnce() + Send>);
+
     /// Returns how many bytes of mutations it has room for, if that is known.
     fn room(&self) -> Option<u64>;
 
@@ -64,3 +67,47 @@ pub enum Hold {
 /// The log takes nothing more: another recorder took it over, or it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended;
+
+impl<L: Log> Log for std::sync::Arc<L> {
+    type Reservation = L::Reservation;
+
+    fn reserve(&self, mutation: &Mutation<'_>) -> Result<Self::Reservation, Hold> {
+        (**self).reserve(mutation)
+    }
+
+    fn reserve_blocking(
+        &self,
+        mutation: &Mutation<'_>,
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<Self::Reservation, Hold> {
+        (**self).reserve_blocking(mutation, give_up)
+    }
+
+    fn record(&self, reservation: Self::Reservation, mutation: &Mutation<'_>) -> Fnode {
+        (**self).record(reservation, mutation)
+    }
+
+    fn barrier(&self, done: Box<dyn FnOnce(Result<(), Ended>) + Send>) {
+        (**self).barrier(done);
+    }
+
+    fn fnode_at(&self, place: Place<'_>) -> Option<Fnode> {
+        (**self).fnode_at(place)
+    }
+
+    fn is_ended(&self) -> bool {
+        (**self).is_ended()
+    }
+
+    fn on_end(&self, ended: Box<dyn FnOnce() + Send>) {
+        (**self).on_end(ended);
+    }
+
+    fn room(&self) -> Option<u64> {
+        (**self).room()
+    }
+
+    fn is_reserved(&self, name: &[u8]) -> bool {
+        (**self).is_reserved(name)
+    }
+}

@@ -1,0 +1,81 @@
+//! One file that the kernel knows.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use gazette_recoverylog_fsm::{Fnode, Kind};
+
+use super::attributes::Ino;
+
+/// One file that the kernel knows, or of which we have a descriptor.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) ino: Ino,
+    pub(super) kind: Kind,
+    /// The file in the log. Zero for one that never was in it.
+    pub(super) fnode: Fnode,
+    state: Mutex<State>,
+}
+
+/// What is read and changed under the lock of an inode. Whoever holds it changes the file and
+/// records that, so the log has changes of one file in their order.
+#[derive(Debug)]
+pub(super) struct State {
+    /// Changes go into the log: it was in it, and has a name there still.
+    pub(super) is_recorded: bool,
+    /// The open backing file, for all handles.
+    pub(super) file: Option<BackingFile>,
+    /// How many handles there are.
+    pub(super) opens: u64,
+    /// It may have `security.capability`, which writing takes away.
+    pub(super) may_have_capability: bool,
+    /// It has set-user-ID or set-group-ID bits that writing takes away. `None` if that was not looked
+    /// at since the mode changed.
+    pub(super) is_privileged: Option<bool>,
+    /// The default access rights of a directory. `None` if they were not looked at yet.
+    pub(super) default_acl: Option<Option<Arc<[u8]>>>,
+}
+
+/// An open file of the backing tree.
+#[derive(Debug, Clone)]
+pub(super) struct BackingFile {
+    pub(super) descriptor: Arc<OwnedFd>,
+    pub(super) may_read: bool,
+    pub(super) may_write: bool,
+}
+
+impl Node {
+    /// Creates a node. One with a file in the log is recorded.
+    pub(super) fn new(ino: Ino, kind: Kind, fnode: Option<Fnode>) -> Self {
+        Self {
+            ino,
+            kind,
+            fnode: fnode.unwrap_or_default(),
+            state: Mutex::new(State {
+                is_recorded: fnode.is_some(),
+                file: None,
+                opens: 0,
+                may_have_capability: true,
+                is_privileged: None,
+                default_acl: None,
+            }),
+        }
+    }
+
+    /// Locks the inode. The lock of names is taken before this one, never after it.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Tells files apart that have one number after another.
+    pub(super) fn generation(&self) -> u64 {
+        self.fnode.0.cast_unsigned()
+    }
+}
+
+/// Locks what no panic leaves half done.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
