@@ -165,7 +165,6 @@ impl Fsm {
         if let Some(first) = fsm.hinted_segments.first() {
             fsm.next_seq_no = first.first_seq_no;
             fsm.next_checksum = first.first_checksum;
-            fsm.last_log = Arc::clone(&first.log);
         }
         for Property { path, content } in &hints.properties {
             fsm.properties.insert(path.clone(), content.clone());
@@ -388,7 +387,7 @@ impl Fsm {
         &self.log
     }
 
-    /// Returns the log of the last op that was part of the chain, or of the first hinted segment.
+    /// Returns the log of the last op that was part of the chain; before any, that of the hints.
     pub fn last_log(&self) -> &Arc<str> {
         &self.last_log
     }

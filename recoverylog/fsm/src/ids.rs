@@ -27,6 +27,28 @@ impl Author {
     pub const fn get(self) -> u32 {
         self.0
     }
+
+    /// Returns the value of the journal register by which the author owns a log: the number in base
+    /// 32.
+    pub fn register_value(self) -> String {
+        let mut value = String::new();
+        for shift in (0..7).rev().map(|digit| digit * 5) {
+            let digit = (self.0 >> shift) & 31;
+            if digit != 0 || !value.is_empty() {
+                value.extend(char::from_digit(digit, 32));
+            }
+        }
+        value
+    }
+
+    /// Takes the value of that register.
+    pub fn from_register_value(value: &str) -> Option<Self> {
+        let is_canonical = |author: &Self| author.register_value() == value;
+        u32::from_str_radix(value, 32)
+            .ok()
+            .and_then(Self::new)
+            .filter(is_canonical)
+    }
 }
 
 /// A file, by the sequence number of the op that created it. Zero is the parent of what lies in the

@@ -20,10 +20,10 @@ mod base {
 
 /// Fields of an op that old readers skip.
 mod extension {
-    pub(super) const TIME: u32 = 100;
     pub(super) const GROUP: u32 = 101;
     pub(super) const MARK: u32 = 102;
     pub(super) const MODE: u32 = 103;
+    pub(super) const TIME: u32 = 104;
     /// In Create, Link and Unlink.
     pub(super) const PARENT: u32 = 16;
     /// In Create.
@@ -74,9 +74,6 @@ pub(super) fn encode(op: &RecordedOp) -> Message {
             message.message(base::PROPERTY, &property);
         }
     }
-    if let Some(time) = op.time {
-        message.message(extension::TIME, &encode_time(time));
-    }
     if let Some(Group { first, last }) = op.group {
         let mut group = Message::default();
         group.int64(1, first);
@@ -92,6 +89,9 @@ pub(super) fn encode(op: &RecordedOp) -> Message {
     }
     if let Some(mode) = op.mode {
         message.uint64(extension::MODE, mode_number(mode));
+    }
+    if let Some(time) = op.time {
+        message.message(extension::TIME, &encode_time(time));
     }
     message
 }
