@@ -62,6 +62,12 @@ class Bare(Base):
     def kill_daemon(self):
         pass
 
+    def kill_broker(self):
+        pass
+
+    def start_broker(self):
+        pass
+
     def restart(self):
         pass
 
@@ -86,14 +92,15 @@ class Recorded(Base):
 
     kind = "recorded"
 
-    def __init__(self, name, broker=None, options=(), log="programs/log", cpu=None):
+    def __init__(self, name, options=(), log="programs/log", cpu=None):
         for program in ("gazette", "gazfs"):
             if not os.access(os.path.join(BIN, program), os.X_OK):
                 not_run(f"{BIN}/{program} is not there; next: cargo build --release -p gazette-broker -p gazfs")
         if not os.access("/dev/fuse", os.W_OK):
             not_run("/dev/fuse does not open; next: run as root, on a machine with FUSE")
         super().__init__(name)
-        self.log, self.options, self.cpu = log, list(options), cpu
+        self.log, self.cpu = log, cpu
+        self.options = [*options, *os.environ.get("RECORD_OPTIONS", "").split()]
         self.work = os.path.join(self.base, "work")
         self.daemon = None
         self.broker = None
@@ -112,6 +119,10 @@ class Recorded(Base):
                                   os.path.join(self.base, "broker"), "--broker.host", "127.0.0.1",
                                   "--broker.port", str(self.port))
         wait_until(self._broker_ready, 30, "the broker is ready")
+
+    def kill_broker(self):
+        self.broker.kill()
+        self.broker.wait(30)
 
     def _broker_ready(self):
         assert self.broker.poll() is None, f"the broker ended: {self.tail('broker.log')}"

@@ -9,28 +9,36 @@ A program is an object with
 """
 import shutil, time
 
-from .support import say
+from .support import say, wait_until
 from .tree import assert_same, is_shm
 
-ENDINGS = ("daemon", "program", "both", "none")
+ENDINGS = ("daemon", "program", "both", "broker", "none")
 
 
 def run_rounds(program, directory, random, endings, seconds=(0.5, 2.5)):
-    """Goes through `endings` in turn; `none` is an orderly end."""
+    """Goes through `endings` in turn: what is killed by kill -9. `none` is an orderly end."""
     program.prepare(directory)
     for number, ending in enumerate(endings, 1):
         began = time.monotonic()
         load = program.start(directory)
         time.sleep(random.uniform(*seconds))
-        end(ending, load, directory, random)
+        end(ending, program, load, directory, random)
         judge(ending, program, directory)
         say(f"  round {number}: killed {ending:<8} ok, {program.state()}, {time.monotonic() - began:.1f} s")
 
 
-def end(ending, load, directory, random):
+def end(ending, program, load, directory, random):
     if ending == "none":
         load.finish()
     elif ending == "program":
+        load.kill()
+    elif ending == "broker":
+        directory.kill_broker()
+        time.sleep(random.uniform(0, 1))
+        directory.start_broker()
+        # All of it goes on by itself.
+        promised = program.acknowledged.count()
+        wait_until(lambda: program.acknowledged.count() > promised, 60, "the program goes on after the broker was away")
         load.kill()
     elif ending == "daemon":
         directory.kill_daemon()
@@ -44,7 +52,7 @@ def end(ending, load, directory, random):
 
 
 def judge(ending, program, directory):
-    daemon_lives = ending in ("none", "program")
+    daemon_lives = ending in ("none", "program", "broker")
     if daemon_lives:
         directory.flush()
     copy = directory.recover()

@@ -132,6 +132,9 @@ class Acknowledged:
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         os.write(self._file, f"{line}\n".encode())
 
+    def count(self):
+        return os.path.getsize(self.path)
+
     def lines(self):
         with open(self.path) as file:
             text = file.read()
