@@ -133,6 +133,10 @@ impl Campaign {
             );
             damage.add(found);
             if damage.is_any() {
+                // What a planted fault did is known.
+                if self.fault.is_none() {
+                    println!("{}: the data is kept in {}", self.name(), house.keep());
+                }
                 return Ok(Outcome::Ran {
                     rounds: number,
                     acknowledged: total,
@@ -265,6 +269,12 @@ impl House {
         std::fs::create_dir(house.data())?;
         std::fs::create_dir(house.mount())?;
         Ok(house)
+    }
+
+    /// Leaves the folder behind, for who looks for the cause. Returns its path.
+    fn keep(&mut self) -> String {
+        self.base.disable_cleanup(true);
+        self.base.path().display().to_string()
     }
 
     fn data(&self) -> PathBuf {
