@@ -1,10 +1,17 @@
 //! The program `gazfs`.
 
+mod bytes;
 mod doctor;
 mod embedded;
 mod moment;
 mod mount;
+mod notify;
 mod options;
+mod progress;
+mod record;
+mod recording_args;
+mod recover;
+mod run;
 mod serve;
 mod status;
 mod umount;
@@ -41,6 +48,12 @@ enum Command {
     Up(up::UpArgs),
     /// Mount the journals of brokers elsewhere
     Mount(mount::MountArgs),
+    /// Mount a directory whose every change goes into a recovery log
+    Record(record::RecordArgs),
+    /// The same around a program
+    Run(Box<run::RunArgs>),
+    /// Rebuild a recorded directory from its log, as it is or as it was
+    Recover(recover::RecoverArgs),
     /// End a mount when all that was written is acknowledged
     Umount(umount::UmountArgs),
     /// Tell how mounts are: what is not acknowledged yet, who owns the log, what went wrong
@@ -79,6 +92,12 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Status(args) => status::run(&args),
         Command::Flush(args) => status::flush(&args),
         Command::Doctor(args) => return doctor::run(&args),
+        Command::Record(args) => block_on(record::run(args)),
+        Command::Recover(args) => block_on(recover::run(args)),
+        Command::Run(args) => {
+            run::enter_namespace();
+            return block_on(run::run(*args));
+        }
         Command::Mount(args) => block_on(mount::run(args)),
         Command::Up(args) => block_on(up::run(args)),
     };

@@ -6,5 +6,6 @@ pub mod fuse;
 pub mod journals;
 pub mod mount;
 pub mod recorded;
+pub mod recording;
 pub mod supervise;
 pub mod work_dir;

@@ -38,10 +38,8 @@ impl Image {
     /// Claims the target, and starts without any file. Unfinished work of an earlier recovery to the same
     /// target is removed; anything else that stands in the way is an error.
     pub(crate) fn begin(target: &Path, log: &str) -> Result<Self, ImageError> {
-        let target = Target::claim(target, log)?;
-        target.make_shards()?;
         Ok(Self {
-            target,
+            target: Target::claim(target, log)?,
             open: OpenFiles::new(OPEN_FILES_MAX),
         })
     }
@@ -49,8 +47,7 @@ impl Image {
     /// Removes all staged files, so that the same target can be rebuilt anew.
     pub(crate) fn restart(&mut self) -> Result<(), ImageError> {
         self.open.clear();
-        self.target.clear()?;
-        self.target.make_shards()
+        self.target.clear()
     }
 
     /// Writes content.

@@ -14,7 +14,7 @@ use std::{
 };
 
 use gazette_client::Client;
-use gazette_recoverylog_fsm::{Author, Fnode, Mark, Mode, Mutation, OpWriter, Tree};
+use gazette_recoverylog_fsm::{Author, Fnode, Fsm, Mark, Mode, Mutation, OpWriter, Tree};
 use tokio::{
     runtime::Handle,
     sync::{oneshot, watch},
@@ -246,6 +246,11 @@ impl Recorder {
     /// Looks at the names and attributes that were recorded. Nothing is recorded meanwhile.
     pub fn with_tree<R>(&self, look: impl FnOnce(&Tree) -> R) -> R {
         look(self.inner.shared.lock().writer.tree())
+    }
+
+    /// Looks at the state that the log has acknowledged: what counts, and where it lies.
+    pub fn with_fsm<R>(&self, look: impl FnOnce(&Fsm) -> R) -> R {
+        look(self.inner.shared.lock().writer.fsm())
     }
 
     /// Tells how much room there is for the log, of which mutations that grow leave the reserve alone.

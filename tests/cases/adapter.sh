@@ -1,5 +1,6 @@
-# What the case runner needs of this project: one broker and one mount of its journals, in a
-# temporary folder, for each case. Sourced by the runner; `finish` leaves nothing behind.
+# What the case runner needs of this project: one broker, a mount of its journals and a recorded
+# directory, in a temporary folder, for each case. Sourced by the runner; `finish` leaves nothing
+# behind.
 #
 # GAZFS_BIN: folder of the programs gazette, gazctl and gazfs (default: the release build).
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -16,7 +17,10 @@ MOUNT=$BASE/journals
 P=case
 S=$DATA/fragments/$P       # of them behind file:///
 J=$MOUNT/$P
-D=$BASE/recorded           # recorded directories: a later release
+D=$BASE/recorded
+WORK=$BASE/work            # of the recorded directory
+LOG=$P/recovery/t          # its recovery log
+export LOCALSTATE=$WORK    # where what was never recorded is set aside
 mkdir -p "$MOUNT" "$D" "$DATA"
 BROKER_PID='' MOUNT_PID='' PROXY_PID=''
 
@@ -131,10 +135,89 @@ follow() { local name=$1; shift; exec "$BIN/gazctl" journals read -b -l "name=$P
 bflush() { "$BIN/gazctl" journals flush -l "name=$P/$1" --timeout 30s >/dev/null; }
 put_fragment() { later put_fragment; }
 
-# --- recorded directories: a later release ---
-for f in rmount rumount rkill rpause rresume rrecover rstandby rpromote rhandoff rprune rcompact rcheck rfork rflush rstatus rlogbytes rlogstored rlastrecoverykb; do
+# --- recorded directories ---
+# Each has a mount point, a work folder and a daemon, whose number is in a file: hosts are started
+# in sub-shells too.
+host_dir() { case ${1:-} in '') echo "$D" ;; *) echo "$BASE/hosts/$1/dir" ;; esac; }
+start_recorder() { # MOUNTPOINT WORK LOG
+  mkdir -p "$1" "$BASE/daemons"
+  daemon "$1.log" "$BIN/gazfs" record "$1" --work "$2" --log "$3" --broker "$PROXY"
+  echo "$DAEMON_PID" >"$BASE/daemons/$(basename "$(dirname "$1")")-$(basename "$1")"
+  local pid=$DAEMON_PID
+  started() { gone "$pid" || mounted_by "$1" "$pid"; }
+  wait_for 60 started "$1"
+  mounted_by "$1" "$pid" || { tail -n 3 "$1.log" >&2; return 1; }
+}
+mounted_by() { grep -q " $1 [^-]* - fuse[^ ]* gazfs:$2 " /proc/self/mountinfo; }
+recorder_pid() { cat "$BASE/daemons/$(basename "$(dirname "$D")")-$(basename "$D")"; }
+rmount() { start_recorder "$D" "$WORK" "$LOG"; }
+rumount() { "$BIN/gazfs" umount "$D"; }
+rkill() { local pid; pid=$(recorder_pid); kill -9 "$pid"; wait_for 10 gone "$pid"; }
+rpause() { kill -STOP "$(recorder_pid)"; }
+rresume() { kill -CONT "$(recorder_pid)"; }
+rrecover() { # [HOST] [DIR]: from the log alone
+  local to=${2:-}
+  [ -n "$to" ] || to=$(mktemp -u "$BASE/recovered-${1:-host}-XXXXXX")
+  "$BIN/gazfs" recover --log "$LOG" --to "$to" --broker "$DIRECT" --json >"$BASE/recovery.json" || return
+  echo "$to"
+}
+# A recovered copy goes on as a recorded directory: it is what the log says, so that is mounted there.
+rmount_existing() { mv "$1" "$1.recovered"; mkdir "$1"; D=$1 WORK=$1.work rmount; }
+# Another host takes the directory over.
+rpromote() { local dir; dir=$(host_dir "$1"); start_recorder "$dir" "$BASE/hosts/$1/work" "$LOG" >&2; echo "$dir"; }
+rflush() { "$BIN/gazfs" flush "$D" --wait; "$BIN/gazctl" journals flush -l "name=$LOG" --timeout 30s >/dev/null; }
+rstatus() { "$BIN/gazfs" status "$D" "$@"; }
+number() { python3 -c 'import json,sys; print(int(json.load(sys.stdin)[sys.argv[1]]))' "$1"; }
+rlogbytes() { rstatus --json | number acked_offset; }
+rlogstored() { find "$S/recovery/t" -type f -printf '%s\n' 2>/dev/null | awk '{n += $1} END {print n + 0}'; }
+rlastrecoverykb() { echo $(($(number bytes_read <"$BASE/recovery.json") / 1024)); }
+for f in rstandby rhandoff rprune rcompact rcheck rfork; do
   eval "$f() { later $f; }"
 done
+
+# --- programs that cases run by `timeout`, and so must be programs ---
+write_programs() {
+  mkdir -p "$BASE/bin"
+  cp "$BIN/gazfs" "$BASE/bin/gazfs"
+  cat >"$BASE/bin/gazfs_mount" <<P
+#!/usr/bin/env bash
+# Mounts a recorded directory, and returns when it is there, or why it is not.
+name=t
+while [ \$# -gt 0 ]; do case \$1 in
+  --mount) mount=\$2; shift 2 ;; --work) work=\$2; shift 2 ;; --name) name=\$2; shift 2 ;; *) exit 2 ;; esac; done
+out=\$(mktemp)
+"$BASE/bin/gazfs" record "\$mount" --work "\$work" --log "$P/recovery/\$name" --broker "$PROXY" >"\$out" 2>&1 </dev/null &
+pid=\$!
+echo \$pid >"$BASE/daemons/\$pid"
+until mountpoint -q "\$mount" 2>/dev/null; do
+  kill -0 \$pid 2>/dev/null || { wait \$pid; rc=\$?; cat "\$out" >&2; exit \$rc; }
+  sleep 0.05
+done
+P
+  printf '#!/bin/sh\nexec "%s/bin/gazfs" doctor "$@"\n' "$BASE" >"$BASE/bin/gazfs_doctor"
+  cat >"$BASE/bin/in_env" <<'P'
+#!/usr/bin/env bash
+# Runs a command where something is missing. As a user without privilege, but for no-device and
+# uring-off, which are about the machine.
+env=$1; shift
+nobody='setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs'
+open_device='mount -t tmpfs tmpfs /mnt; mknod -m 666 /mnt/fuse c 10 229; mount --bind /mnt/fuse /dev/fuse'
+no_helper='for f in /usr/bin/fusermount3 /usr/bin/fusermount; do [ ! -e $f ] || mount --bind /dev/null $f; done'
+case $env in
+  no-device) setup='mount -t tmpfs tmpfs /mnt; for d in null zero urandom tty; do cp -a /dev/$d /mnt; done; mount --bind /mnt /dev' as='' ;;
+  no-fusermount | no-userns) setup="$open_device; $no_helper" as=$nobody ;;
+  device-denied) setup='chmod 600 /dev/fuse' as=$nobody ;;
+  uring-off) setup=: as='' ;;
+  *) exit 2 ;;
+esac
+exec unshare -m sh -c "mkdir -p /m /w; mount -t tmpfs tmpfs /m; mount -t tmpfs tmpfs /w
+  mkdir /w/m; mount --bind /w/m /m; chown 65534 /m /w; $setup
+  exec $as \"\$@\"" sh "$@"
+P
+  chmod 755 "$BASE" "$BASE/bin" "$BASE"/bin/*
+  mkdir -p -m 1777 "$BASE/daemons"
+  export PATH=$BASE/bin:$PATH
+}
 
 start_mount() {
   daemon "$BASE/mount.log" "$BIN/gazfs" mount "$MOUNT" --broker "$PROXY" --allow-delete
@@ -142,6 +225,10 @@ start_mount() {
   wait_for 20 mountpoint -q "$MOUNT"
 }
 finish() {
+  local pid point
+  for pid in $(cat "$BASE"/daemons/* || true); do kill -9 "$pid"; done
+  for point in $(awk -v base="$BASE/" 'index($5, base) == 1 && $5 != "'"$MOUNT"'" {print $5}' /proc/self/mountinfo); do umount -l "$point"; done
+  rmdir /m /w
   for p in "$BROKER_PID" "$MOUNT_PID"; do [ -z "$p" ] || kill -CONT "$p" || true; done
   [ -z "$MOUNT_PID" ] || { kill -TERM "$MOUNT_PID" || true; wait_for 5 gone "$MOUNT_PID" || kill -9 "$MOUNT_PID"; }
   mountpoint -q "$MOUNT" && umount -l "$MOUNT"
@@ -154,3 +241,6 @@ trap 'finish >/dev/null 2>&1 || true' EXIT
 bstart all
 start_proxy
 start_mount
+write_programs
+# Cases about journals alone need no recorded directory.
+if grep -qE '[$]\{?D\b|^r[a-z]+\b|[ (;]r(mount|umount|kill|pause|recover|promote|flush|status)\b' "$0"; then rmount; fi

@@ -2,6 +2,7 @@
 
 use std::{str::FromStr, time::Duration};
 
+use gazette_recoverylog::fsm::Timestamp;
 use time::{
     Date, OffsetDateTime, PrimitiveDateTime, UtcOffset, format_description::well_known::Rfc3339,
     macros::format_description,
@@ -65,6 +66,14 @@ impl FromStr for Point {
             Ok(offset) if offset >= 0 && !text.starts_with('-') => Ok(Self::Offset(offset)),
             _ => text.parse().map(Self::Moment),
         }
+    }
+}
+
+/// A time as logs have it.
+pub(super) fn timestamp(time: OffsetDateTime) -> Timestamp {
+    Timestamp {
+        seconds: time.unix_timestamp(),
+        nanos: time.nanosecond(),
     }
 }
 

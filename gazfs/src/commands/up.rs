@@ -24,7 +24,7 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(super) struct UpArgs {
-    /// Folder for all of it: DIR/data is the broker's, DIR/journals shows the journals, and
+    /// Folder for all of it: DIR/broker is the broker's, DIR/journals shows the journals, and
     /// DIR/gazfs.sock is where gazctl and other mounts of this user reach it
     dir: PathBuf,
 
@@ -52,7 +52,7 @@ pub(super) async fn run(args: UpArgs) -> anyhow::Result<ExitStatus> {
     let shutdown = signals::shutdown_token().context("watch for signals")?;
     make_folder(&args.dir)?;
     let dir = fs::canonicalize(&args.dir).context("find the folder")?;
-    let (data, point) = (dir.join("data"), dir.join("journals"));
+    let (data, point) = (dir.join("broker"), dir.join("journals"));
     make_folder(&data)?;
     make_folder(&point)?;
     // Before anything is started, as most mistakes show here.

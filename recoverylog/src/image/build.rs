@@ -213,6 +213,9 @@ impl Builder<'_> {
             Err(Errno::NOENT)
         );
         if is_new {
+            let folder = staged.parent().unwrap_or(self.work);
+            std::fs::create_dir_all(folder)
+                .map_err(|cause| ImageError::io("make", folder, cause))?;
             let path = staged.as_os_str().as_bytes();
             if !self.create(CWD, path, file)? {
                 return Ok(false);

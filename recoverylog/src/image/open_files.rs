@@ -2,10 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{File, OpenOptions},
+    fs::{DirBuilder, File, OpenOptions},
     io,
-    os::unix::fs::OpenOptionsExt,
-    path::PathBuf,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
 };
 
 use gazette_recoverylog_fsm::Fnode;
@@ -51,12 +51,7 @@ impl OpenFiles {
             {
                 self.files.remove(&oldest);
             }
-            let file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(path())?;
+            let file = open(&path())?;
             self.files.insert(fnode, Open { file, used: now });
             self.used.insert(now, fnode);
         }
@@ -82,5 +77,18 @@ impl OpenFiles {
     pub(super) fn clear(&mut self) {
         self.files.clear();
         self.used.clear();
+    }
+}
+
+/// Opens or makes a file, and the folder of it.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    match (options.open(path), path.parent()) {
+        (Err(error), Some(folder)) if error.kind() == io::ErrorKind::NotFound => {
+            DirBuilder::new().mode(0o700).create(folder)?;
+            options.open(path)
+        }
+        (opened, _) => opened,
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use gazette_recoverylog_fsm::Fnode;
 use rustix::fs::{AtFlags, CWD, FlockOperation};
 
-use super::{ImageError, SHARDS, staged};
+use super::{ImageError, staged};
 
 /// A claimed target. Its lock is held until it is dropped.
 #[derive(Debug)]
@@ -69,15 +69,6 @@ impl Target {
     /// Where a file is staged.
     pub(super) fn staged(&self, fnode: Fnode) -> PathBuf {
         staged(&self.work, fnode)
-    }
-
-    /// Makes the folders of staged files.
-    pub(super) fn make_shards(&self) -> Result<(), ImageError> {
-        for shard in 0..SHARDS {
-            let path = self.work.join(format!("{shard:02x}"));
-            make_folder(&path)?;
-        }
-        Ok(())
     }
 
     /// Removes all work but the claim itself.

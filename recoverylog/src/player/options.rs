@@ -43,6 +43,9 @@ pub struct RecoverOptions {
     pub restore_owner: bool,
     /// The directory is on the disk before it appears. Not needed where a lost one is recovered again.
     pub sync: bool,
+    /// A tree that was not taken over to its end is recovered as far as it is, to be begun anew. Otherwise that
+    /// is an error.
+    pub takes_cut_seed: bool,
     /// Which hints are used.
     pub hints: HintsChoice,
     /// How many fragments are read at once.
@@ -62,6 +65,7 @@ impl RecoverOptions {
             point: Point::Head,
             restore_owner: true,
             sync: true,
+            takes_cut_seed: false,
             hints: HintsChoice::Newest,
             parallel: 4,
             progress: None,

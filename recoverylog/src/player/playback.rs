@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gazette_recoverylog_fsm::{
-    Applied, Body, Change, DecodedOp, Event, Fnode, Fsm, FsmError, FsmHints, Mark, Mode, OpExtent,
+    Applied, Body, Change, DecodedOp, Event, Fnode, Fsm, FsmError, FsmHints, Mark, Mode, OpError, OpExtent,
     OpReader, SizeChange, Timestamp, Tree, Unfinished,
 };
 
@@ -35,8 +35,9 @@ pub(crate) struct Playback {
     writing: bool,
     /// A record at the end of the log is cut short; what is behind its first bytes is looked through.
     torn: Option<i64>,
-    /// A frame that holds no op, behind whose magic word the reading went on.
-    broken: Option<i64>,
+    /// A frame that holds no op, behind whose magic word the reading went on. The next op of the chain shows
+    /// that nothing is missing.
+    broken: Option<(i64, OpError)>,
     /// File of the latest op, which a damage may affect that shows at the next one.
     latest: Option<Fnode>,
     is_first: bool,
@@ -184,17 +185,29 @@ impl Playback {
                         image.write(fnode, offset.cast_unsigned(), &bytes)?;
                     }
                 }
-                Event::Desync { begin, end } => self.skip(begin, end, false),
+                Event::Desync { begin, end } => {
+                    let begin = match self.broken {
+                        Some((broken, _)) if begin == broken + 1 => broken,
+                        _ => begin,
+                    };
+                    self.skip(begin, end, false);
+                }
+                Event::Damaged {
+                    begin,
+                    error: error @ OpError::Content { .. },
+                    ..
+                } => {
+                    let cause = DamageCause::Record(error);
+                    return Err(self.damaged(begin, cause, self.latest));
+                }
                 Event::Damaged { begin, error, .. } => {
-                    if self.writing {
-                        let cause = DamageCause::Record(error);
-                        return Err(self.damaged(begin, cause, self.latest));
-                    }
-                    if self.broken.is_none_or(|broken| broken < begin) {
-                        // What it seemed to cover may be good: its length may be what is wrong.
-                        self.broken = Some(begin);
+                    if self.torn.is_some() {
+                        // What looks like a frame behind a cut is content.
                         return Ok(Next::Rewind(begin + 1));
                     }
+                    self.broken.get_or_insert((begin, error));
+                    // What it seemed to cover may be good: its length may be what is wrong.
+                    return Ok(Next::Rewind(begin + 1));
                 }
             }
         }
@@ -203,7 +216,8 @@ impl Playback {
     /// Plays that the bytes ended at the limit.
     pub(crate) fn end(&mut self) -> Result<Next, RecoverError> {
         let begin = match self.reader.unfinished() {
-            Unfinished::Nothing => return Ok(Next::Stop),
+            Unfinished::Nothing if self.torn.is_none() => return Ok(Next::Stop),
+            Unfinished::Nothing => self.reader.offset(),
             Unfinished::Junk { begin }
             | Unfinished::Frame { begin }
             | Unfinished::Content { begin, .. } => begin,
@@ -211,7 +225,10 @@ impl Playback {
         if !self.limit_is_head {
             return Ok(Next::Stop);
         }
-        if matches!(self.reader.unfinished(), Unfinished::Junk { .. }) || self.torn == Some(begin) {
+        if matches!(
+            self.reader.unfinished(),
+            Unfinished::Junk { .. } | Unfinished::Nothing
+        ) {
             self.tear(begin);
             return Ok(Next::Stop);
         }
@@ -261,6 +278,9 @@ impl Playback {
         }
         let follows =
             (op.seq_no, op.checksum) == (self.fsm.next_seq_no(), self.fsm.next_checksum());
+        if follows {
+            self.broken = None;
+        }
         if follows
             && let (Some(until), Some(time)) = (self.until, op.time)
             && time > until
@@ -307,7 +327,6 @@ impl Playback {
             self.tree = Tree::new(mode);
         }
         self.is_first = false;
-        self.broken = None;
         self.progress.ops += 1;
         self.progress.author = Some(op.author);
         if op.time.is_some() {
@@ -408,8 +427,11 @@ impl Playback {
             }
             Verdict::Unfounded => {
                 let affected = decoded.op.fnode();
-                let offset = self.broken.unwrap_or(decoded.begin);
-                Err(self.damaged(offset, DamageCause::Chain(error), affected))
+                let (offset, cause) = match self.broken.take() {
+                    Some((begin, error)) => (begin, DamageCause::Record(error)),
+                    None => (decoded.begin, DamageCause::Chain(error)),
+                };
+                Err(self.damaged(offset, cause, affected))
             }
             Verdict::Contradiction => {
                 let affected = decoded.op.fnode();
@@ -458,7 +480,7 @@ impl Playback {
     }
 
     /// Checks that the state is one that a recovery may end with.
-    pub(crate) fn check_end(&self) -> Result<(), RecoverError> {
+    pub(crate) fn check_end(&self, takes_cut_seed: bool) -> Result<(), RecoverError> {
         if let Some(segment) = self.fsm.hinted_segments().first() {
             return Err(self.hints_fault(HintsFault::Unused {
                 seq_no: self.fsm.next_seq_no(),
@@ -466,7 +488,13 @@ impl Playback {
                 end: self.reader.offset(),
             }));
         }
-        if let Some((begin, before)) = self.progress.seed {
+        if let Some((begin, error)) = &self.broken {
+            let cause = DamageCause::Record(*error);
+            return Err(self.damaged(*begin, cause, None));
+        }
+        if let Some((begin, before)) = self.progress.seed
+            && !takes_cut_seed
+        {
             return Err(RecoverError::SeedIncomplete {
                 log: self.log.to_string(),
                 begin,

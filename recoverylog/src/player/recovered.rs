@@ -53,6 +53,8 @@ pub struct Report {
     /// The primary broker could not be asked where the log ends; another broker's word was taken, which may be
     /// behind.
     pub is_head_uncertain: bool,
+    /// The log takes over a tree, and did not come to the end of that: it means nothing yet.
+    pub is_seed_cut: bool,
     /// The first of what was not restored.
     pub not_restored: Vec<NotRestored>,
     /// How much was not restored.

@@ -70,7 +70,7 @@ impl Player {
             };
             let playback = self.play_legs(playback).await?;
             let Some(group) = playback.progress.open_group else {
-                playback.check_end()?;
+                playback.check_end(self.options.takes_cut_seed)?;
                 self.check_time(&playback)?;
                 self.playback = Some(playback);
                 return Ok(());
@@ -168,6 +168,7 @@ impl Player {
                 skipped: reached.skipped,
                 unpersisted_from: self.source.is_store().then_some(self.start.limit),
                 is_head_uncertain: !self.start.is_head_exact && !self.source.is_store(),
+                is_seed_cut: reached.seed.is_some(),
                 not_restored: built.not_restored,
                 not_restored_count: built.not_restored_count,
             },

@@ -1,0 +1,97 @@
+//! `gazfs record`
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use gazette_process::{ExitStatus, signals};
+
+use super::{
+    notify,
+    progress::Meter,
+    recording_args::{BrokerArgs, RecordingArgs, access},
+    say, say_error,
+};
+use crate::{
+    mount::Control,
+    recording::{Ended, Progress, Recording},
+};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Promised: an fsync(2) that returned is in the log, and is as safe as its brokers make it; a recovery
+is one moment of the whole directory, and holds all that was synced before. One writer: whoever
+records the same log elsewhere takes it over, and from then on every change here fails with EIO.
+
+The mount point must be an empty directory. While nothing is mounted it stays empty, and nobody but
+root can write to it.
+
+Exit codes: 0 ended, and the log has all; 1 failed; 2 usage; 3 the same as 0, but owners or devices
+could not be restored at the start; 4 fenced: somebody else records; 75 try later.
+
+Examples:
+  gazfs record /srv/app --log recovery/app --broker http://broker:8080
+  gazfs record /srv/app --log recovery/app --seed /srv/app.old     takes files over
+  gazfs umount /srv/app                                            ends it")]
+pub(super) struct RecordArgs {
+    /// Empty directory that becomes the recorded one
+    mountpoint: PathBuf,
+
+    #[command(flatten)]
+    broker: BrokerArgs,
+
+    #[command(flatten)]
+    recording: RecordingArgs,
+}
+
+pub(super) async fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
+    let shutdown = signals::shutdown_token().context("watch for signals")?;
+    let options = args.recording.options(&args.mountpoint)?;
+    let client = args.broker.connect()?;
+    let control = Control::listen().context("listen for gazfs umount")?;
+    let meter = Meter::new();
+    let show = meter.clone();
+    let started = Recording::start(&client, options, &shutdown, move |progress| {
+        show_start(&show, progress);
+    })
+    .await;
+    meter.clear();
+    let recording = match started {
+        Err(error) if error.is_temporary() => {
+            say_error(&format!("error: {error}"));
+            return Ok(ExitStatus::TryLater);
+        }
+        started => started?,
+    };
+    let mounted = match recording.mount(access()) {
+        Ok(mounted) => mounted,
+        Err(error) => {
+            recording.end().await;
+            return Err(error.into());
+        }
+    };
+    say(&recording.announcement(&args.broker.broker));
+    notify::ready("recording");
+    let ended = recording.serve(mounted, &control, &shutdown).await;
+    notify::stopping();
+    Ok(report(&ended))
+}
+
+/// Shows how far the start is.
+pub(super) fn show_start(meter: &Meter, progress: Progress) {
+    match progress {
+        Progress::Recovering { done, total } => meter.show("recovering", done, Some(total)),
+        Progress::Seeding { done } => meter.show("taking over", done, None),
+    }
+}
+
+/// Says how a recording ended.
+pub(super) fn report(ended: &Ended) -> ExitStatus {
+    if let Some(error) = &ended.error {
+        say_error(&format!("error: {error}"));
+    }
+    match ended.status {
+        ExitStatus::Done if ended.is_restored_in_part => ExitStatus::Degraded,
+        status => status,
+    }
+}

@@ -1,0 +1,82 @@
+//! Why nothing is recorded.
+
+use std::{io, path::PathBuf};
+
+use gazette_recoverylog::{journals::JournalsError, player::RecoverError, recorder::RecorderError};
+use thiserror::Error;
+
+use super::seed::SeedError;
+use crate::{mount::MountError, recorded::StartError, work_dir::WorkDirError};
+
+/// Why nothing is recorded.
+#[derive(Debug, Error)]
+pub enum RecordingError {
+    /// It cannot be mounted where it should be.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// The folder cannot be used.
+    #[error(transparent)]
+    WorkDir(#[from] WorkDirError),
+    /// The log cannot be made or used.
+    #[error(transparent)]
+    Journals(#[from] JournalsError),
+    /// The log cannot be played.
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+    /// The log cannot be taken over.
+    #[error(transparent)]
+    Recorder(#[from] RecorderError),
+    /// The backing files cannot be used.
+    #[error(transparent)]
+    Files(#[from] StartError),
+    /// The tree cannot be taken over.
+    #[error(transparent)]
+    Seed(#[from] SeedError),
+    /// The system refused.
+    #[error("{what} {}: {cause}; next: look at its owner, its mode and the disk", .path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// The log has another mode than is asked for.
+    #[error("record in {log}: it is a {found} log; next: leave --mode out")]
+    OtherMode {
+        /// The log.
+        log: String,
+        /// What it is.
+        found: &'static str,
+    },
+    /// The end was asked for before it began.
+    #[error("record in {log}: cut short; next: start again")]
+    Cancelled {
+        /// The log.
+        log: String,
+    },
+    /// The log was taken over, or failed, while it was seeded.
+    #[error("record in {log}: {cause}")]
+    Lost {
+        /// The log.
+        log: String,
+        /// How.
+        cause: String,
+    },
+}
+
+impl RecordingError {
+    pub(super) fn io(what: &'static str, path: impl Into<PathBuf>, cause: io::Error) -> Self {
+        let path = path.into();
+        Self::Io { what, path, cause }
+    }
+
+    /// Says whether the same may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        matches!(
+            self,
+            Self::Cancelled { .. } | Self::Recover(RecoverError::Cancelled { .. })
+        )
+    }
+}

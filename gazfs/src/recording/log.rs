@@ -1,0 +1,134 @@
+//! A recorder, as the file system sees it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gazette_recoverylog::{
+    fsm::{Fnode, Mutation, Place},
+    recorder::{Fault, Hold, Recorder, Reservation, State},
+};
+
+use super::FsyncWaits;
+use crate::recorded::log::{Ended, Hold as FsHold, Log};
+
+/// A recorder, as the file system sees it. Clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct RecorderLog {
+    recorder: Recorder,
+    fsync: FsyncWaits,
+    ends: Arc<Ends>,
+}
+
+/// Who is told when nothing more is taken.
+#[derive(Default)]
+struct Ends {
+    callbacks: Mutex<Vec<Callback>>,
+}
+
+type Callback = Box<dyn FnOnce() + Send>;
+
+impl std::fmt::Debug for Ends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ends").finish_non_exhaustive()
+    }
+}
+
+impl RecorderLog {
+    pub(super) fn new(recorder: Recorder, fsync: FsyncWaits) -> Self {
+        Self {
+            recorder,
+            fsync,
+            ends: Arc::default(),
+        }
+    }
+
+    /// Waits until the recorder takes nothing more, and then tells those who asked for it.
+    pub(super) async fn until_ended(&self) -> State {
+        let mut state = self.recorder.watch();
+        let ended = state.wait_for(is_final).await;
+        // A recorder whose state is not told any more has ended.
+        let ended = ended.map_or(State::Failed(Fault::Ended), |state| state.clone());
+        let callbacks = std::mem::take(&mut *self.callbacks());
+        for callback in callbacks {
+            callback();
+        }
+        ended
+    }
+
+    fn callbacks(&self) -> std::sync::MutexGuard<'_, Vec<Callback>> {
+        self.ends
+            .callbacks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Log for RecorderLog {
+    type Reservation = Reservation;
+
+    fn reserve(&self, mutation: &Mutation<'_>) -> Result<Reservation, FsHold> {
+        self.recorder.reserve(mutation).map_err(hold)
+    }
+
+    fn reserve_blocking(
+        &self,
+        mutation: &Mutation<'_>,
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<Reservation, FsHold> {
+        self.recorder
+            .reserve_blocking(mutation, give_up)
+            .map_err(hold)
+    }
+
+    fn record(&self, reservation: Reservation, mutation: &Mutation<'_>) -> Fnode {
+        let recorded = self.recorder.record(reservation, mutation, &mut |_, _| 0);
+        recorded.fnode.unwrap_or_default()
+    }
+
+    fn barrier(&self, done: Box<dyn FnOnce(Result<(), Ended>) + Send>) {
+        match self.fsync {
+            FsyncWaits::ForNothing => done(Ok(())),
+            FsyncWaits::ForLog => self
+                .recorder
+                .barrier(move |result| done(result.map_err(|_| Ended))),
+        }
+    }
+
+    fn fnode_at(&self, place: Place<'_>) -> Option<Fnode> {
+        self.recorder.fnode_at(place.parent, place.name)
+    }
+
+    fn is_ended(&self) -> bool {
+        is_final(&self.recorder.status().state)
+    }
+
+    fn on_end(&self, ended: Box<dyn FnOnce() + Send>) {
+        if self.is_ended() {
+            ended();
+        } else {
+            self.callbacks().push(ended);
+        }
+    }
+
+    fn room(&self) -> Option<u64> {
+        let room = self.recorder.status().room?;
+        Some(room.available.saturating_sub(room.reserve))
+    }
+}
+
+/// Whether nothing more is taken, for ever.
+pub(super) fn is_final(state: &State) -> bool {
+    match state {
+        State::Recording | State::Stalled { .. } => false,
+        State::Failed(_) | State::Fenced(_) => true,
+    }
+}
+
+fn hold(hold: Hold) -> FsHold {
+    match hold {
+        Hold::Full => FsHold::Full,
+        Hold::GivenUp => FsHold::GivenUp,
+        Hold::NoSpace => FsHold::NoSpace,
+        Hold::Failed(Fault::TimedOut { .. }) => FsHold::TimedOut,
+        Hold::Fenced(_) | Hold::Failed(_) | Hold::Refused(_) => FsHold::Ended,
+    }
+}

@@ -1,0 +1,388 @@
+//! The start: backing files as the log says, and the log taken over.
+
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use gazette_client::Client;
+use gazette_recoverylog::{
+    Source,
+    fsm::{Author, Fsm, Inode, Kind, Mark, Mode, Timestamp, Tree},
+    journals::{find_log, make_log},
+    player::{self, RecoverError, RecoverOptions, Recovered},
+    recorder::{Recorder, RecorderError, RecorderOptions, Start},
+};
+use rustix::process::geteuid;
+use time::OffsetDateTime;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Found, Options, Origin, Progress, Recording, RecordingError, compare,
+    log::{RecorderLog, is_final},
+    seed,
+};
+use crate::{
+    mount::check,
+    recorded::RecordedFs,
+    work_dir::{Phase, State, WorkDir, boot_id},
+};
+
+type Tell = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// Backing files that are what the log says.
+struct Files {
+    fsm: Fsm,
+    tree: Tree,
+    write_head: i64,
+    /// A tree was being taken over, and not all of it was.
+    is_seed_cut: bool,
+    found: Found,
+}
+
+pub(super) async fn start(
+    client: &Client,
+    options: Options,
+    cancel: &CancellationToken,
+    tell: Tell,
+) -> Result<Recording, RecordingError> {
+    // Before anything is made, as most mistakes show here.
+    check(&options.point, Some(&options.work))?;
+    let work = WorkDir::open(&options.work)?;
+    let point = check(&options.point, Some(work.path()))?;
+    let options = Options { point, ..options };
+    let cancelled = || RecordingError::Cancelled {
+        log: options.log.clone(),
+    };
+    let mode = tokio::select! {
+        biased;
+        () = cancel.cancelled() => return Err(cancelled()),
+        mode = log_mode(client, &options) => mode?,
+    };
+    let mut tries = 0;
+    let (recorder, files) = loop {
+        let files = files(client, &options, mode, &work, cancel, &tell).await?;
+        let started = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(cancelled()),
+            started = take_over(client, &options, mode, &work, &files) => started,
+        };
+        tries += 1;
+        match started {
+            // Another owner recorded meanwhile.
+            Err(RecordingError::Recorder(RecorderError::HeadMoved { .. })) if tries < TRIES_MAX => {
+            }
+            started => break (started?, files),
+        }
+    };
+    let log = RecorderLog::new(recorder.clone(), options.fsync);
+    let fs = RecordedFs::start(log.clone(), &work.tree())?;
+    let mut recording = Recording {
+        found: files.found,
+        options,
+        work,
+        recorder,
+        log,
+        fs,
+    };
+    recording
+        .seed_if_asked(files.is_seed_cut, cancel, tell)
+        .await?;
+    let host = rustix::system::uname();
+    let who = format!(
+        "recorded by gazfs {} on {}, process {}, at {}",
+        env!("CARGO_PKG_VERSION"),
+        host.nodename().to_string_lossy(),
+        std::process::id(),
+        recording.options.point.display(),
+    );
+    let _seq_no = recording.recorder.mark(Mark::Text(who.into()));
+    Ok(recording)
+}
+
+/// Makes the log if it is not there. Returns how it records.
+async fn log_mode(client: &Client, options: &Options) -> Result<Mode, RecordingError> {
+    let found = find_log(client, &options.log).await?;
+    match (found, options.mode) {
+        (Some(found), Some(wanted)) if found != wanted => Err(RecordingError::OtherMode {
+            log: options.log.clone(),
+            found: match found {
+                Mode::Native => "native",
+                Mode::Compat => "compat",
+            },
+        }),
+        (found, wanted) => {
+            let mode = found.or(wanted).unwrap_or(Mode::Native);
+            let template = options.template.spec_of(&options.log);
+            // That of the hints may be missing.
+            make_log(client, &options.log, mode, &template).await?;
+            Ok(mode)
+        }
+    }
+}
+
+/// Brings the backing files to what the log says.
+async fn files(
+    client: &Client,
+    options: &Options,
+    mode: Mode,
+    work: &WorkDir,
+    cancel: &CancellationToken,
+    tell: &Tell,
+) -> Result<Files, RecordingError> {
+    let state = work.read_state(&options.log)?;
+    let restore = work.restore();
+    remove(&restore).await?;
+    let told = Arc::clone(tell);
+    let is_root = geteuid().is_root();
+    let recover = RecoverOptions {
+        restore_owner: is_root,
+        // It is in the log.
+        sync: false,
+        cancel: cancel.clone(),
+        takes_cut_seed: options.seed.is_some(),
+        progress: Some(Arc::new(move |progress: player::Progress| {
+            told(Progress::Recovering {
+                done: progress.bytes,
+                total: progress.total_bytes,
+            });
+        })),
+        ..RecoverOptions::new(&options.log, &restore)
+    };
+    let source = Source::Broker(client.clone());
+    let recovered = match player::recover(&source, recover).await {
+        Ok(recovered) => recovered,
+        Err(RecoverError::Cancelled { log, .. }) => return Err(RecordingError::Cancelled { log }),
+        Err(error) => return Err(error.into()),
+    };
+    let mut notes = notes(&recovered);
+    let aside = swap(work, state.as_ref()).await?;
+    if let Some(aside) = &aside {
+        notes.push(format!(
+            "the backing files of before differ from the log, and may hold what it never got: they \
+             are in {}",
+            aside.display()
+        ));
+    }
+    if recovered.report.ops == 0 {
+        fresh_root(&work.tree())?;
+    }
+    Ok(Files {
+        write_head: recovered.write_head,
+        is_seed_cut: recovered.report.is_seed_cut,
+        found: Found {
+            origin: if recovered.report.ops == 0 {
+                Origin::Fresh
+            } else {
+                Origin::Recovered
+            },
+            mode,
+            aside,
+            not_restored: recovered.report.not_restored_count,
+            notes,
+        },
+        tree: if recovered.report.ops == 0 {
+            Tree::new(mode)
+        } else {
+            recovered.tree
+        },
+        fsm: recovered.fsm,
+    })
+}
+
+fn notes(recovered: &Recovered) -> Vec<String> {
+    let report = &recovered.report;
+    let mut notes = Vec::new();
+    if let Some(torn) = report.torn_tail() {
+        notes.push(format!(
+            "the log's end, from offset {} on, was torn when its recorder died, and is left out",
+            torn.begin
+        ));
+    }
+    if report.not_restored_count > 0 {
+        notes.push(format!(
+            "{} owners, devices or attributes could not be restored without privilege",
+            report.not_restored_count
+        ));
+    }
+    notes
+}
+
+/// Puts the rebuilt tree into the place of the one of before, which is set aside if it differs and
+/// its daemon did not end in order.
+async fn swap(work: &WorkDir, state: Option<&State>) -> Result<Option<PathBuf>, RecordingError> {
+    let (tree, restore) = (work.tree(), work.restore());
+    let mut aside = None;
+    if tree.symlink_metadata().is_ok() {
+        let may_hold_more = state.is_none_or(|state| state.phase == Phase::Recording);
+        let differs = if may_hold_more {
+            let (old, new) = (tree.clone(), restore.clone());
+            let compared = blocking(move || compare::first_difference(&old, &new)).await;
+            let difference =
+                compared.map_err(|cause| RecordingError::io("compare", tree.clone(), cause))?;
+            if let Some(path) = &difference {
+                tracing::warn!(path = %path.display(), "differs from the log");
+            }
+            difference.is_some()
+        } else {
+            false
+        };
+        if differs {
+            aside = Some(work.set_aside(OffsetDateTime::now_utc())?);
+        } else {
+            remove(&tree).await?;
+        }
+    }
+    fs::rename(&restore, &tree)
+        .map_err(|cause| RecordingError::io("move to its place", restore, cause))?;
+    Ok(aside)
+}
+
+/// The root directory of a new log: that of the user, and readable.
+fn fresh_root(tree: &Path) -> Result<(), RecordingError> {
+    let make = || {
+        fs::remove_dir(tree)?;
+        DirBuilder::new().mode(0o755).create(tree)?;
+        // Whatever the umask is.
+        fs::set_permissions(tree, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+    };
+    make().map_err(|cause| RecordingError::io("make", tree, cause))
+}
+
+/// Takes the log over.
+async fn take_over(
+    client: &Client,
+    options: &Options,
+    mode: Mode,
+    work: &WorkDir,
+    files: &Files,
+) -> Result<Recorder, RecordingError> {
+    let author = Author::from_random(rand::random());
+    let tree = work.tree();
+    let root = root_inode(&tree).map_err(|cause| RecordingError::io("look at", &tree, cause))?;
+    // From now on the tree may hold what the log never gets.
+    work.write_state(&State {
+        log: options.log.clone(),
+        boot: boot_id().map_err(|cause| RecordingError::io("read", "/proc", cause))?,
+        author: author.get(),
+        offset: files.write_head,
+        phase: if options.seed.is_some() && (files.is_seed_cut || is_fresh(files)) {
+            Phase::Seeding
+        } else {
+            Phase::Recording
+        },
+    })?;
+    let start = Start {
+        log: options.log.clone(),
+        mode,
+        author,
+        fsm: files.fsm.clone(),
+        tree: files.tree.clone(),
+        root,
+        write_head: files.write_head,
+    };
+    let recorder = RecorderOptions {
+        max_pending_bytes: options.max_pending,
+        fail_after: options.fail_after,
+        ..RecorderOptions::default()
+    };
+    Ok(Recorder::start(client.clone(), start, recorder).await?)
+}
+
+fn is_fresh(files: &Files) -> bool {
+    files.found.origin == Origin::Fresh
+}
+
+fn root_inode(tree: &Path) -> io::Result<Inode> {
+    let root = fs::symlink_metadata(tree)?;
+    Ok(Inode {
+        kind: Kind::Directory,
+        mode: root.mode() & 0o7777,
+        uid: root.uid(),
+        gid: root.gid(),
+        mtime: Timestamp {
+            seconds: root.mtime(),
+            nanos: u32::try_from(root.mtime_nsec()).unwrap_or_default(),
+        },
+        ..Inode::default()
+    })
+}
+
+impl Recording {
+    /// Takes a tree over, if one is given and the log has none yet.
+    async fn seed_if_asked(
+        &mut self,
+        is_seed_cut: bool,
+        cancel: &CancellationToken,
+        tell: Tell,
+    ) -> Result<(), RecordingError> {
+        let Some(from) = self.options.seed.clone() else {
+            return Ok(());
+        };
+        if !is_seed_cut && self.found.origin != Origin::Fresh {
+            self.found.notes.push(format!(
+                "the log has files already; {} is not taken over again",
+                from.display()
+            ));
+            return Ok(());
+        }
+        let _seq_no = self.recorder.mark(Mark::SeedBegin);
+        let (fs, recorder, cancel) = (self.fs.clone(), self.recorder.clone(), cancel.clone());
+        let seeded = blocking(move || {
+            let is_cancelled = || cancel.is_cancelled() || is_final(&recorder.status().state);
+            if is_seed_cut {
+                seed::clear(&fs, &is_cancelled)?;
+            }
+            seed::seed(&fs, &from, &is_cancelled, &|done| {
+                tell(Progress::Seeding { done });
+            })
+        })
+        .await?;
+        let _seq_no = self.recorder.mark(Mark::SeedEnd);
+        self.recorder
+            .flush()
+            .await
+            .map_err(|fault| RecordingError::Lost {
+                log: self.options.log.clone(),
+                cause: fault.to_string(),
+            })?;
+        self.found.origin = Origin::Seeded;
+        self.found
+            .notes
+            .push(format!("{} files were taken over", seeded.files));
+        let state = self.work.read_state(&self.options.log)?;
+        if let Some(state) = state {
+            let phase = Phase::Recording;
+            self.work.write_state(&State { phase, ..state })?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes a folder, if it is there.
+async fn remove(path: &Path) -> Result<(), RecordingError> {
+    let gone = path.to_owned();
+    let removed = blocking(move || match fs::remove_dir_all(&gone) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    });
+    removed
+        .await
+        .map_err(|cause| RecordingError::io("remove", path, cause))
+}
+
+/// Does what may wait for the disk.
+async fn blocking<T: Send + 'static, E: Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// How often another owner may come between.
+const TRIES_MAX: u32 = 5;

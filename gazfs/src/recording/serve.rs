@@ -1,0 +1,169 @@
+//! What a recording does until it ends, and its end.
+
+use gazette_process::ExitStatus;
+use gazette_recoverylog::recorder::{Acked, Fault};
+use rustix::fs::syncfs;
+use tokio_util::sync::CancellationToken;
+
+use super::Recording;
+use crate::{
+    mount::{Asked, Control, FlushOutcome, MountError, Mounted, Question, UmountOutcome},
+    work_dir::{Phase, State, boot_id},
+};
+
+/// How a recording ended. Whoever asked for it by `gazfs umount` waits until this is dropped.
+#[derive(Debug)]
+pub struct Ended {
+    /// As the caller of the program sees it.
+    pub status: ExitStatus,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// Something could not be restored when it began.
+    pub is_restored_in_part: bool,
+    _asked: Option<Asked>,
+}
+
+impl Recording {
+    /// Serves a mount until it is unmounted, or `stop` asks for the end. Then waits until the log
+    /// has all, in bounded time. A log that is not ours any more does not end it: programs get
+    /// errors, and whoever asks is told why.
+    pub async fn serve(
+        self,
+        mounted: Mounted,
+        control: &Control,
+        stop: &CancellationToken,
+    ) -> Ended {
+        let mut lost = Some(Box::pin(self.lost()));
+        let asked = loop {
+            tokio::select! {
+                biased;
+                () = mounted.ended() => break None,
+                () = stop.cancelled() => {
+                    self.unmount(&mounted).await;
+                    break None;
+                }
+                () = until(&mut lost) => {
+                    // The recorder has told who took over, or what failed.
+                    tracing::error!(
+                        point = %self.options.point.display(),
+                        "every change fails from now on; end it with gazfs umount"
+                    );
+                    lost = None;
+                }
+                mut asked = control.asked() => match asked.question() {
+                    Question::Umount => match mounted.unmount().await {
+                        Ok(()) => break Some(asked),
+                        Err(error) => {
+                            if !matches!(error, MountError::Busy { .. }) {
+                                tracing::warn!("{error}");
+                            }
+                            asked.answer(UmountOutcome::Busy);
+                        }
+                    },
+                    Question::Status => asked.answer(self.status()),
+                    Question::Flush => self.flush_for(asked),
+                },
+            }
+        };
+        drop(mounted);
+        self.end_for(asked).await
+    }
+
+    /// Ends it without a mount.
+    pub async fn end(self) -> Ended {
+        self.end_for(None).await
+    }
+
+    fn flush_for(&self, mut asked: Asked) {
+        self.recorder.barrier(move |flushed| {
+            asked.answer(match flushed {
+                Ok(()) => FlushOutcome::Done,
+                Err(fault) => FlushOutcome::Failed {
+                    is_fenced: matches!(fault, Fault::Fenced(_)),
+                    message: fault.to_string(),
+                },
+            });
+        });
+    }
+
+    /// Unmounts also if somebody uses the mount, as the process ends now.
+    async fn unmount(&self, mounted: &Mounted) {
+        let unmounted = match mounted.unmount().await {
+            Err(MountError::Busy { point }) => {
+                tracing::warn!(
+                    point = %point.display(),
+                    "in use; open files there do not work any more"
+                );
+                mounted.detach().await
+            }
+            unmounted => unmounted,
+        };
+        if let Err(error) = unmounted {
+            tracing::warn!("{error}");
+        }
+    }
+
+    async fn end_for(self, mut asked: Option<Asked>) -> Ended {
+        let stopped = self.recorder.clone().stop().await;
+        let (status, error) = match &stopped {
+            Ok(acked) => match self.leave(*acked).await {
+                Ok(()) => (ExitStatus::Done, None),
+                Err(error) => (ExitStatus::Failed, Some(error)),
+            },
+            Err(fault @ Fault::Fenced(_)) => (ExitStatus::Fenced, Some(fault.to_string())),
+            Err(fault) => (
+                ExitStatus::Failed,
+                Some(format!(
+                    "{fault}; what the log never got is in {}, and is set aside at the next start",
+                    self.work.tree().display()
+                )),
+            ),
+        };
+        if let Some(asked) = &mut asked {
+            asked.answer(match &error {
+                None => UmountOutcome::Done,
+                Some(error) => UmountOutcome::Failed {
+                    message: error.clone(),
+                },
+            });
+        }
+        Ended {
+            status,
+            error,
+            is_restored_in_part: self.found.not_restored > 0,
+            _asked: asked,
+        }
+    }
+
+    /// Leaves the backing files to the next start: they are what the log says.
+    async fn leave(&self, acked: Acked) -> Result<(), String> {
+        let tree = self.work.tree();
+        let synced = tokio::task::spawn_blocking(move || {
+            let root = std::fs::File::open(&tree)?;
+            syncfs(&root)?;
+            std::io::Result::Ok(())
+        });
+        match synced.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(format!("sync the backing files: {error}")),
+            Err(error) => return Err(format!("sync the backing files: {error}")),
+        }
+        let state = State {
+            log: self.options.log.clone(),
+            boot: boot_id().map_err(|error| format!("read the boot id: {error}"))?,
+            author: self.recorder.author().get(),
+            offset: acked.offset,
+            phase: Phase::Clean,
+        };
+        self.work
+            .write_state(&state)
+            .map_err(|error| error.to_string())
+    }
+}
+
+async fn until<F: Future<Output = ()> + Unpin>(future: &mut Option<F>) {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}

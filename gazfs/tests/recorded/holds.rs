@@ -1,0 +1,227 @@
+//! When the log has no room, is slow, or takes nothing more.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    process::Child,
+    time::Duration,
+};
+
+use gazfs::recorded::log::Hold;
+
+use crate::harness::{Mount, ends_within, eventually};
+
+/// Starts a script whose call waits for a barrier, and checks that it does.
+fn waiting_for_barrier(mount: &Mount, script: &str) -> Child {
+    let before = mount.log.barrier_count();
+    let mut child = mount.spawn(script);
+    eventually(script, || mount.log.barrier_count() > before);
+    std::thread::sleep(Duration::from_millis(100));
+    let ended = child.try_wait().expect("look at a child");
+    assert!(ended.is_none(), "it did not wait: {script}");
+    child
+}
+
+fn python(body: &str) -> String {
+    format!("exec python3 -c \"\nimport mmap,os,sys\nD='$D/'\n{body}\n\"")
+}
+
+/// Calls that return when all is durable.
+fn barriers() -> Vec<String> {
+    let mut scripts = vec![
+        "exec sync \"$D/file\"".to_owned(),
+        "exec sync \"$D\"".to_owned(),
+        "exec sync -d \"$D/file\"".to_owned(),
+        python("os.fsync(os.open(D+'file',os.O_RDONLY))"),
+    ];
+    for flags in ["os.O_SYNC", "os.O_DSYNC", "os.O_DSYNC|os.O_APPEND"] {
+        let write = format!("os.write(os.open(D+'file',os.O_WRONLY|{flags}),b'x'*9000)");
+        scripts.push(python(&write));
+    }
+    scripts.push(python(
+        "f=os.open(D+'file',os.O_WRONLY|os.O_DIRECT|os.O_DSYNC); os.write(f,mmap.mmap(-1,4096))",
+    ));
+    scripts.push(python(
+        "f=os.open(D+'file',os.O_WRONLY); os.pwritev(f,[b'x'*10],3,os.RWF_DSYNC)",
+    ));
+    scripts.push(python(
+        "f=os.open(D+'file',os.O_RDWR); m=mmap.mmap(f,4096); m[7:9]=b'ab'; m.flush()",
+    ));
+    scripts
+}
+
+#[test]
+fn what_must_be_durable_waits_for_the_log() {
+    let Some(mount) = Mount::new() else { return };
+    fs::write(mount.path("file"), [1; 20_000]).expect("write a file");
+    for script in barriers() {
+        mount.log.hold_barriers(true);
+        let mut child = waiting_for_barrier(&mount, &script);
+        mount.log.hold_barriers(false);
+        // A call of several parts waits for several.
+        ends_within(&mut child, Duration::from_secs(5));
+        let status = child.wait().expect("wait for a child");
+        assert!(status.success(), "{script}");
+    }
+    mount.check_replay();
+}
+
+#[test]
+fn what_need_not_be_durable_does_not_wait() {
+    let Some(mount) = Mount::new() else { return };
+    mount.log.hold_barriers(true);
+    let script =
+        "echo x >\"$D/a\"; cat \"$D/a\"; mv \"$D/a\" \"$D/b\"; rm \"$D/b\"; mkdir \"$D/d\"";
+    let mut child = mount.spawn(script);
+    ends_within(&mut child, Duration::from_secs(5));
+    assert_eq!(mount.log.barrier_count(), 0);
+    mount.log.hold_barriers(false);
+}
+
+#[test]
+fn a_killed_program_does_not_wait_for_a_barrier() {
+    let Some(mount) = Mount::new() else { return };
+    fs::write(mount.path("file"), [1; 20_000]).expect("write a file");
+    mount.log.hold_barriers(true);
+    for script in barriers() {
+        let mut child = waiting_for_barrier(&mount, &script);
+        child.kill().expect("kill a child");
+        ends_within(&mut child, Duration::from_millis(200));
+    }
+    mount.log.hold_barriers(false);
+}
+
+#[test]
+fn a_change_waits_until_there_is_room_and_then_happens_once() {
+    let Some(mount) = Mount::new() else { return };
+    fs::write(mount.path("file"), "old").expect("write a file");
+    let scripts = [
+        "exec mkdir \"$D/directory\"",
+        "echo new >>\"$D/file\"",
+        "exec truncate -s 2 \"$D/file\"",
+        "exec chmod 600 \"$D/file\"",
+        "exec ln \"$D/file\" \"$D/link\"",
+        "exec mv \"$D/link\" \"$D/moved\"",
+        "exec rm \"$D/moved\"",
+        "exec rmdir \"$D/directory\"",
+        ": >\"$D/new\"",
+        "exec setfattr -n user.x -v y \"$D/file\"",
+        "exec fallocate -l 9000 \"$D/file\"",
+    ];
+    for script in scripts {
+        let before = mount.log.mutations();
+        mount.log.hold(Some(Hold::Full));
+        let mut child = mount.spawn(script);
+        std::thread::sleep(Duration::from_millis(100));
+        let ended = child.try_wait().expect("look at a child");
+        assert!(ended.is_none(), "it did not wait: {script}");
+        assert_eq!(before, mount.log.mutations(), "{script}");
+        mount.log.hold(None);
+        ends_within(&mut child, Duration::from_secs(5));
+        assert!(
+            child.wait().expect("wait for a child").success(),
+            "{script}"
+        );
+        mount.check_replay();
+    }
+}
+
+#[test]
+fn a_killed_program_does_not_wait_for_room_and_changes_nothing() {
+    let Some(mount) = Mount::new() else { return };
+    fs::write(mount.path("file"), "old").expect("write a file");
+    let before = mount.log.mutations();
+    mount.log.hold(Some(Hold::Full));
+    for script in [
+        "exec dd if=/dev/zero of=\"$D/file\" bs=4096 count=1 conv=notrunc",
+        "exec mkdir \"$D/directory\"",
+        "exec rm \"$D/file\"",
+        "exec truncate -s 0 \"$D/file\"",
+    ] {
+        let mut child = mount.spawn(script);
+        std::thread::sleep(Duration::from_millis(100));
+        child.kill().expect("kill a child");
+        ends_within(&mut child, Duration::from_millis(200));
+    }
+    // Reading goes on meanwhile.
+    assert_eq!(fs::read(mount.path("file")).expect("read"), b"old");
+    mount.log.hold(None);
+    assert_eq!(before, mount.log.mutations());
+    mount.check_replay();
+}
+
+#[test]
+fn many_calls_wait_at_once() {
+    let Some(mount) = Mount::new() else { return };
+    mount.log.hold(Some(Hold::Full));
+    let script = "for i in $(seq 40); do mkdir \"$D/$i\" & done; wait";
+    let mut child = mount.spawn(script);
+    std::thread::sleep(Duration::from_millis(200));
+    mount.log.hold(None);
+    ends_within(&mut child, Duration::from_secs(5));
+    let made = fs::read_dir(mount.path("")).expect("list").count();
+    assert_eq!(made, 40);
+    mount.check_replay();
+}
+
+fn number<T>(result: io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+#[test]
+fn a_full_log_refuses_a_change_as_a_full_disk_does() {
+    let Some(mount) = Mount::new() else { return };
+    fs::write(mount.path("file"), "old").expect("write a file");
+    mount.log.hold(Some(Hold::NoSpace));
+    let no_space = Some(rustix::io::Errno::NOSPC.raw_os_error());
+    let file = File::options()
+        .write(true)
+        .open(mount.path("file"))
+        .expect("open");
+    assert_eq!(number(file.write_all_at(b"new", 0)), no_space);
+    assert_eq!(number(fs::create_dir(mount.path("d"))), no_space);
+    mount.log.hold(None);
+    file.write_all_at(b"new", 0).expect("there is room again");
+    mount.check_replay();
+}
+
+#[test]
+fn statfs_shows_the_smaller_side() {
+    let Some(mount) = Mount::new() else { return };
+    let free = || {
+        let space = rustix::fs::statvfs(mount.path("")).expect("ask for space");
+        space.f_bavail * space.f_frsize
+    };
+    let disk = rustix::fs::statvfs(mount.bare("")).expect("ask for space");
+    assert_eq!(
+        rustix::fs::statvfs(mount.path("")).expect("ask").f_blocks,
+        disk.f_blocks
+    );
+    mount.log.set_room(Some(1 << 20));
+    assert_eq!(free(), 1 << 20);
+}
+
+#[test]
+fn a_log_that_was_taken_over_fails_each_change_open_and_fsync() {
+    let Some(mount) = Mount::new() else { return };
+    fs::write(mount.path("file"), "old").expect("write a file");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(mount.path("file"))
+        .expect("open");
+    mount.log.hold(Some(Hold::Ended));
+    let failed = Some(rustix::io::Errno::IO.raw_os_error());
+    assert_eq!(number(file.write_all_at(b"new", 0)), failed);
+    assert_eq!(number(file.sync_all()), failed);
+    assert_eq!(number(file.set_len(0)), failed);
+    assert_eq!(number(File::open(mount.path("file"))), failed);
+    assert_eq!(number(File::create_new(mount.path("new"))), failed);
+    assert_eq!(number(fs::remove_file(mount.path("file"))), failed);
+    assert_eq!(
+        number(fs::rename(mount.path("file"), mount.path("x"))),
+        failed
+    );
+    assert_eq!(number(fs::read_dir(mount.path(""))), failed);
+}

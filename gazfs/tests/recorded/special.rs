@@ -1,0 +1,178 @@
+//! What only this file system has to get right.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::{FileExt, MetadataExt},
+};
+
+use gazfs::recorded::memory::Owned;
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::harness::Mount;
+
+/// Says whether a name was made in the log.
+fn was_created(mount: &Mount, wanted: &str) -> bool {
+    mount.log.mutations().iter().any(|mutation| {
+        matches!(mutation, Owned::Create { at: Some((_, name)), .. } if name == wanted.as_bytes())
+    })
+}
+
+const SQLITE: &str = "
+import os,sqlite3,sys
+c=sqlite3.connect(os.environ['D']+'/x.db',isolation_level=None)
+assert c.execute('pragma journal_mode=wal').fetchone()[0]=='wal'
+c.execute('create table t(a)')
+for i in range(50): c.execute('insert into t values(?)',(i,))
+d=sqlite3.connect(os.environ['D']+'/x.db')
+assert d.execute('select count(*) from t').fetchone()[0]==50
+assert os.path.exists(os.environ['D']+'/x.db-shm')
+os.chmod(os.environ['D']+'/x.db-shm',0o600)
+";
+
+#[test]
+fn the_shared_memory_of_sqlite_is_left_out_and_nothing_else_that_is_called_so() {
+    let Some(mount) = Mount::new() else { return };
+    mount.sh_ok(&format!("python3 -c \"{SQLITE}\""));
+    assert!(was_created(&mount, "x.db"));
+    assert!(was_created(&mount, "x.db-wal"));
+    assert!(!was_created(&mount, "x.db-shm"));
+    mount.check_replay();
+
+    fs::write(mount.path("text"), "SQLite format 2\0").expect("write a file");
+    for name in ["text-shm", "none-shm", "-shm", "d-shm"] {
+        fs::write(mount.path(name), "kept").expect("write a file");
+        assert!(was_created(&mount, name), "{name}");
+    }
+    mount.check_replay();
+}
+
+#[test]
+fn a_file_that_was_left_out_gets_another_name_by_a_copy_only() {
+    let Some(mount) = Mount::new() else { return };
+    fs::write(mount.path("x"), "SQLite format 3\0").expect("write a file");
+    fs::write(mount.path("x-shm"), "index").expect("write a file");
+    let crosses = Some(rustix::io::Errno::XDEV.raw_os_error());
+    let renamed = fs::rename(mount.path("x-shm"), mount.path("y"));
+    assert_eq!(renamed.expect_err("refused").raw_os_error(), crosses);
+    let linked = fs::hard_link(mount.path("x-shm"), mount.path("y"));
+    assert_eq!(linked.expect_err("refused").raw_os_error(), crosses);
+    mount.sh_ok("mv \"$D/x-shm\" \"$D/y\"; test \"$(cat \"$D/y\")\" = index");
+    // Over one that was left out, anything may be renamed.
+    fs::write(mount.path("x-shm"), "index").expect("write a file");
+    fs::rename(mount.path("y"), mount.path("x-shm")).expect("rename over it");
+    mount.check_replay();
+}
+
+#[test]
+fn stores_through_a_mapping_are_never_lost() {
+    let Some(mount) = Mount::new() else { return };
+    mount.sh_ok(
+        "python3 -c \"
+import mmap,os
+p=os.environ['D']+'/m'
+fd=os.open(p,os.O_RDWR|os.O_CREAT); os.ftruncate(fd,1<<20)
+m=mmap.mmap(fd,1<<20); m[4090:4100]=b'0123456789'; m.flush()
+assert os.pread(fd,10,4090)==b'0123456789'
+os.pwrite(fd,b'XYZ',4092); assert m[4090:4100]==b'01XYZ56789'
+os.ftruncate(fd,2<<20); n=mmap.mmap(fd,2<<20); n[(2<<20)-1]=7
+m[100000]=9; os.close(fd); m.close(); n.close()
+\"",
+    );
+    // Closed, but never synced.
+    let mut byte = [0];
+    let file = File::open(mount.path("m")).expect("open");
+    file.read_exact_at(&mut byte, 100_000).expect("read");
+    assert_eq!(byte, [9]);
+    mount.check_replay();
+}
+
+#[test]
+fn sparse_files_stay_as_sparse_as_they_are() {
+    let Some(mount) = Mount::new() else { return };
+    let file = File::create_new(mount.path("f")).expect("make a file");
+    for at in [0, 100_000, 5 << 30, 3 << 20] {
+        file.write_all_at(&[1; 5000], at).expect("write");
+    }
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    file.write_all_at(&[2; 100_000], 1 << 20).expect("write");
+    fallocate(&file, punch, (1 << 20) + 1000, 50_000).expect("punch");
+    file.set_len((5 << 30) + 10).expect("cut");
+    file.set_len(6 << 30).expect("grow");
+    mount.check_replay_and_holes();
+}
+
+#[test]
+fn a_large_directory_is_listed_whole_and_removed_while_it_is_read() {
+    let Some(mount) = Mount::new() else { return };
+    let count = 3000;
+    fs::create_dir(mount.path("d")).expect("make a directory");
+    for number in 0..count {
+        let name = format!("d/a-rather-long-name-of-a-file-{number}");
+        File::create(mount.path(&name)).expect("make a file");
+    }
+    for _ in 0..2 {
+        let listed = fs::read_dir(mount.path("d")).expect("list").count();
+        assert_eq!(listed, count);
+        let long = mount.sh_ok("ls -la \"$D/d\" | wc -l");
+        assert_eq!(long.trim(), (count + 3).to_string());
+    }
+    mount.sh_ok("rm -r \"$D/d\"");
+    mount.check_replay();
+}
+
+#[test]
+fn a_tree_deeper_than_any_path_works() {
+    let Some(mount) = Mount::new() else { return };
+    mount.sh_ok(
+        "cd \"$D\"; python3 -c \"
+import os
+for i in range(1500):
+    os.mkdir('dddd'); os.chdir('dddd')
+open('f','w').write('deep'); assert open('f').read()=='deep'
+\"; rm -r dddd; test ! -e dddd",
+    );
+    mount.check_replay();
+}
+
+#[test]
+fn numbers_of_inodes_stay_and_the_root_is_one() {
+    let Some(mount) = Mount::new() else { return };
+    fs::write(mount.path("a"), "x").expect("write a file");
+    let ino = || fs::metadata(mount.path("a")).expect("look").ino();
+    let before = ino();
+    mount.sh_ok("echo 2 >/proc/sys/vm/drop_caches || true");
+    assert_eq!(before, ino());
+    assert_eq!(fs::metadata(mount.path("")).expect("look").ino(), 1);
+}
+
+#[test]
+fn files_without_a_name_are_refused_as_not_supported() {
+    let Some(mount) = Mount::new() else { return };
+    let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR;
+    let opened = rustix::fs::open(
+        mount.path(""),
+        flags,
+        rustix::fs::Mode::from_raw_mode(0o600),
+    );
+    assert_eq!(opened.err(), Some(rustix::io::Errno::OPNOTSUPP));
+}
+
+#[test]
+fn a_second_start_finds_all_again() {
+    let Some(mount) = Mount::new() else { return };
+    mount.sh_ok("cd \"$D\"; mkdir d; echo one >d/a; ln d/a b; ln -s b c; mkdir -m 700 e");
+    mount.restart();
+    mount.sh_ok(
+        "cd \"$D\"; test \"$(cat b)\" = one; echo two >>b; rm d/a; mv e d/; cat c; ls -la d",
+    );
+    mount.check_replay();
+}
+
+#[test]
+fn a_file_that_the_log_does_not_know_is_refused() {
+    let Some(mount) = Mount::new() else { return };
+    fs::write(mount.tree("stranger"), "x").expect("write a file");
+    let looked = fs::metadata(mount.path("stranger"));
+    let failed = Some(rustix::io::Errno::IO.raw_os_error());
+    assert_eq!(looked.expect_err("it fails").raw_os_error(), failed);
+}
