@@ -28,6 +28,8 @@ pub struct Fsm {
     properties: BTreeMap<Bytes, Bytes>,
     hinted_segments: SegmentSet,
     hinted_fnodes: VecDeque<Fnode>,
+    /// How often ops are skipped between hinted segments from here on.
+    hinted_gaps: usize,
 }
 
 /// A file with a name.
@@ -143,11 +145,13 @@ impl Fsm {
             return Err(FromHintsError::NoLog);
         }
         let (hinted_segments, hinted_fnodes) = flatten(hints)?;
+        let pairs = hinted_segments.iter().zip(hinted_segments.iter().skip(1));
+        let hinted_gaps = pairs.filter(|(a, b)| is_gap(a, b.first_seq_no)).count();
         let mut fsm = Self {
             log: Arc::clone(&hints.log),
             last_log: Arc::clone(&hints.log),
             mode: hints.mode,
-            last_time: None,
+            last_time: hints.time,
             next_seq_no: 1,
             next_checksum: 0,
             live_nodes: BTreeMap::new(),
@@ -155,6 +159,7 @@ impl Fsm {
             properties: BTreeMap::new(),
             hinted_segments,
             hinted_fnodes,
+            hinted_gaps,
         };
         if let Some(last) = fsm.hinted_segments.last()
             && last.log != hints.log
@@ -215,8 +220,11 @@ impl Fsm {
         if let Some(segment) = self.hinted_segments.first()
             && segment.last_seq_no < self.next_seq_no
         {
-            self.hinted_segments.pop_first();
+            let passed = self.hinted_segments.pop_first();
             if let Some(next) = self.hinted_segments.first() {
+                if passed.is_some_and(|passed| is_gap(&passed, next.first_seq_no)) {
+                    self.hinted_gaps -= 1;
+                }
                 self.next_seq_no = next.first_seq_no;
                 self.next_checksum = next.first_checksum;
             }
@@ -280,11 +288,12 @@ impl Fsm {
     ) -> Result<Applied, FsmError> {
         self.check_free(at)?;
         let fnode = Fnode(op.seq_no);
-        if let Some(hinted) = self.hinted_fnodes.front() {
-            if *hinted != fnode {
-                return Ok(Applied::NotTracked);
-            }
+        if self.hinted_fnodes.front() == Some(&fnode) {
             self.hinted_fnodes.pop_front();
+        } else if !self.hinted_fnodes.is_empty() || self.hinted_gaps > 0 {
+            // The file was dead when the hints were made. If ops will be skipped, the one by which
+            // it lost its last name may be among them.
+            return Ok(Applied::NotTracked);
         }
         self.live_nodes.insert(
             fnode,
@@ -362,6 +371,7 @@ impl Fsm {
             live_nodes: live_nodes.collect(),
             properties: properties.collect(),
             mode: self.mode.filter(|mode| *mode == Mode::Native),
+            time: self.last_time,
         }
     }
 
@@ -436,6 +446,10 @@ impl Fsm {
     pub fn hinted_fnodes(&self) -> impl Iterator<Item = Fnode> {
         self.hinted_fnodes.iter().copied()
     }
+}
+
+fn is_gap(segment: &Segment, next_first: i64) -> bool {
+    segment.last_seq_no.saturating_add(1) < next_first
 }
 
 fn flatten(hints: &FsmHints) -> Result<(SegmentSet, VecDeque<Fnode>), FromHintsError> {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::op::Mode;
 use crate::proto::{Message, ProtoError, next_field};
-use crate::{Fnode, Segment};
+use crate::{Fnode, Segment, Timestamp};
 
 mod json;
 
@@ -21,6 +21,8 @@ pub struct FsmHints {
     pub properties: Vec<Property>,
     /// The mode of the log, if it is not the reference's.
     pub mode: Option<Mode>,
+    /// The latest time that an op said: those that say it may be among the ops that are not read.
+    pub time: Option<Timestamp>,
 }
 
 /// The segments that hold a file's ops.
@@ -69,8 +71,9 @@ pub enum HintsError {
     Mode(u64),
 }
 
-/// Field of hints that old readers skip.
+/// Fields of hints that old readers skip.
 const MODE: u32 = 16;
+const TIME: u32 = 17;
 
 impl FsmHints {
     /// Makes hints that name a log only.
@@ -107,6 +110,9 @@ impl FsmHints {
         if let Some(mode) = self.mode {
             message.uint64(MODE, crate::op::mode_number(mode));
         }
+        if let Some(time) = self.time {
+            message.message(TIME, &crate::op::encode_time(time));
+        }
         message.into_bytes()
     }
 
@@ -137,6 +143,10 @@ impl FsmHints {
                     let number = value.uint64(field)?;
                     let mode = crate::op::mode_of(number).ok_or(HintsError::Mode(number))?;
                     hints.mode = Some(mode);
+                }
+                TIME => {
+                    let time = crate::op::decode_time(value.bytes(field)?);
+                    hints.time = Some(time.map_err(|_| HintsError::Member("time"))?);
                 }
                 _ => {}
             }

@@ -7,7 +7,7 @@ use crate::{AttributeChange, Fnode, Inode, SizeChange, Timestamp};
 
 mod codec;
 
-pub(crate) use codec::{mode_number, mode_of};
+pub(crate) use codec::{decode_time, encode_time, mode_number, mode_of};
 
 /// The word that each frame begins with.
 pub const FRAME_MAGIC: [u8; 4] = [0x66, 0x33, 0x93, 0x36];

@@ -197,9 +197,9 @@ impl SegmentSet {
         })
     }
 
-    /// Drops the first segment.
-    pub(crate) fn pop_first(&mut self) {
-        self.segments.pop_front();
+    /// Takes the first segment out.
+    pub(crate) fn pop_first(&mut self) -> Option<Segment> {
+        self.segments.pop_front()
     }
 }
 

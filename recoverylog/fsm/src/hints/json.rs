@@ -6,11 +6,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{FnodeSegments, FsmHints, HintsError, Property, Segment, empty_segment};
-use crate::Fnode;
 use crate::op::{mode_number, mode_of};
+use crate::{Fnode, Timestamp};
 
-/// The member that old readers skip.
+/// Members that old readers skip. A time is its seconds and nanoseconds.
 const MODE: &str = "gazfs_mode";
+const TIME: &str = "gazfs_time";
 
 pub(super) fn encode(hints: &FsmHints) -> String {
     let mut out = String::from("{");
@@ -38,6 +39,9 @@ pub(super) fn encode(hints: &FsmHints) -> String {
     });
     if let Some(mode) = hints.mode {
         let _ok = write!(out, ",\"{MODE}\":{}", mode_number(mode));
+    }
+    if let Some(Timestamp { seconds, nanos }) = hints.time {
+        let _ok = write!(out, ",\"{TIME}\":[{seconds},{nanos}]");
     }
     out.push('}');
     out
@@ -178,6 +182,14 @@ pub(super) fn decode(bytes: &[u8]) -> Result<FsmHints, HintsError> {
     if let Some(mode) = member(members, MODE) {
         let number = mode.as_u64().ok_or(HintsError::Member(MODE))?;
         hints.mode = Some(mode_of(number).ok_or(HintsError::Mode(number))?);
+    }
+    if let [seconds, nanos] = items(members, TIME)? {
+        let nanos = nanos.as_u64().and_then(|nanos| u32::try_from(nanos).ok());
+        let nanos = nanos.filter(|nanos| *nanos < 1_000_000_000);
+        let (Some(seconds), Some(nanos)) = (seconds.as_i64(), nanos) else {
+            return Err(HintsError::Member(TIME));
+        };
+        hints.time = Some(Timestamp { seconds, nanos });
     }
     Ok(hints)
 }

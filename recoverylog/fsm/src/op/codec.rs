@@ -193,7 +193,7 @@ fn encode_attributes(change: &AttributeChange, inner: &mut Message) {
 }
 
 /// A time always takes as many bytes, so that the mtime of a write that grows does not move it.
-fn encode_time(time: Timestamp) -> Message {
+pub(crate) fn encode_time(time: Timestamp) -> Message {
     let mut message = Message::default();
     message.sfixed64_always(1, time.seconds);
     message.fixed32_always(2, time.nanos);
@@ -484,7 +484,7 @@ fn decode_attributes(mut bytes: Bytes) -> Result<AttributeChange, OpError> {
     Ok(change)
 }
 
-fn decode_time(mut bytes: Bytes) -> Result<Timestamp, OpError> {
+pub(crate) fn decode_time(mut bytes: Bytes) -> Result<Timestamp, OpError> {
     let mut time = Timestamp::default();
     while let Some((field, value)) = next_field(&mut bytes)? {
         match field {

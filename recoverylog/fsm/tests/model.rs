@@ -1,0 +1,39 @@
+//! Random sequences of file operations, recorded, and compared with a naive model at every prefix.
+
+#![allow(missing_docs, reason = "a test")]
+
+#[path = "model/base_reader.rs"]
+mod base_reader;
+#[path = "model/files.rs"]
+mod files;
+#[path = "model/run.rs"]
+mod run;
+
+use gazette_recoverylog_fsm::Mode;
+use proptest::prelude::*;
+use run::{Step, run};
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = (any::<u8>(), any::<[u8; 4]>(), 0..50_000u32, 1..9_000u32);
+    let step = step.prop_map(|(kind, picks, offset, length)| Step {
+        kind,
+        picks,
+        offset,
+        length,
+    });
+    proptest::collection::vec(step, 1..80)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 160, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn native_logs_say_what_happened_at_every_prefix(steps in steps()) {
+        run(Mode::Native, &steps);
+    }
+
+    #[test]
+    fn compat_logs_say_what_happened_at_every_prefix(steps in steps()) {
+        run(Mode::Compat, &steps);
+    }
+}

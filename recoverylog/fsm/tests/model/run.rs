@@ -1,0 +1,555 @@
+//! One random sequence, recorded and replayed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use gazette_recoverylog_fsm::image::MemoryImage;
+use gazette_recoverylog_fsm::{
+    Applied, AttributeChange, Author, Fnode, Fsm, FsmHints, Inode, Kind, Mark, Mode, Mutation,
+    OpWriter, Place, SizeChange, Timestamp, Tree,
+};
+
+use crate::base_reader::BaseReader;
+use crate::files::{File, Files, Views, views_of};
+
+/// Random numbers of which an operation is made.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    pub(super) kind: u8,
+    pub(super) picks: [u8; 4],
+    pub(super) offset: u32,
+    pub(super) length: u32,
+}
+
+const LOG: &str = "test/log";
+const NAMES: [&[u8]; 5] = [b"a", b"b", b"c", b"\xff\xfe", b"a name"];
+
+struct Run {
+    mode: Mode,
+    files: Files,
+    /// The fnode of each file of the model.
+    fnodes: Vec<Fnode>,
+    writer: OpWriter,
+    out: BytesMut,
+    log: BytesMut,
+    /// Where sealed batches begin that are not acknowledged.
+    unacknowledged: Vec<usize>,
+    clock: i64,
+    /// What the files were after the op of each sequence number.
+    expected: BTreeMap<i64, Views>,
+    hints: Vec<FsmHints>,
+}
+
+pub(super) fn run(mode: Mode, steps: &[Step]) {
+    let mut run = Run::new(mode);
+    for step in steps {
+        run.step(step);
+    }
+    run.finish();
+}
+
+impl Run {
+    fn new(mode: Mode) -> Self {
+        let root = Inode {
+            kind: Kind::Directory,
+            mode: 0o750,
+            ..Inode::default()
+        };
+        let author = Author::new(11).unwrap();
+        let (fsm, tree) = (Fsm::of_log(LOG).unwrap(), Tree::new(mode));
+        let writer = OpWriter::new(mode, author, LOG, fsm, tree).unwrap();
+        let mut run = Self {
+            mode,
+            files: Files::new(root.clone()),
+            fnodes: vec![Fnode::ROOT],
+            writer,
+            out: BytesMut::new(),
+            log: BytesMut::new(),
+            unacknowledged: Vec::new(),
+            clock: 0,
+            expected: BTreeMap::new(),
+            hints: Vec::new(),
+        };
+        let now = run.now();
+        run.writer.mark(Mark::Claim, now, &mut run.out);
+        run.expected.insert(1, Views::new());
+        run.writer.begin(&root, now, &mut run.out).unwrap();
+        run.expect();
+        run
+    }
+
+    /// A clock that steps back at times.
+    fn now(&mut self) -> Timestamp {
+        self.clock += 1;
+        let seconds = if self.clock % 7 == 0 {
+            self.clock - 20
+        } else {
+            self.clock
+        };
+        Timestamp { seconds, nanos: 5 }
+    }
+
+    fn expect(&mut self) {
+        let views = self.files.views(self.mode == Mode::Native);
+        self.expected.insert(self.writer.next_seq_no() - 1, views);
+    }
+
+    fn step(&mut self, step: &Step) {
+        let [a, b, c, d] = step.picks.map(usize::from);
+        let directories = self.files.of_kind(Kind::Directory);
+        let regular = self.files.of_kind(Kind::Regular);
+        let living = self.files.living();
+        let names = self.files.names();
+        let directory = directories[a % directories.len()];
+        let name = NAMES[b % NAMES.len()];
+        let now = self.now();
+        let free = !self.files.files[directory].entries.contains_key(name);
+        match step.kind % 32 {
+            0..=2 if free => self.create(Some((directory, name)), Kind::Regular, c, now),
+            3..=5 if free => self.create(Some((directory, name)), Kind::Directory, c, now),
+            6 if free => self.create(Some((directory, name)), Kind::Symlink, c, now),
+            7 if free => {
+                let kinds = [
+                    Kind::Fifo,
+                    Kind::Socket,
+                    Kind::CharDevice,
+                    Kind::BlockDevice,
+                ];
+                self.create(Some((directory, name)), kinds[c % 4], c, now);
+            }
+            8 => self.create(None, Kind::Regular, c, now),
+            9..=14 if !regular.is_empty() => self.content(step, regular[c % regular.len()], d, now),
+            15 | 16 if !regular.is_empty() => self.size(step, regular[c % regular.len()], d, now),
+            17 if free && !regular.is_empty() => {
+                let id = regular[c % regular.len()];
+                let at = self.place(directory, name);
+                self.mutate(
+                    &Mutation::Link {
+                        fnode: self.fnodes[id],
+                        at,
+                    },
+                    id,
+                    now,
+                    |files| {
+                        files.add(directory, name, id);
+                    },
+                );
+            }
+            18 | 19 if !names.is_empty() => self.unlink(&names[c % names.len()], now),
+            20..=23 if !names.is_empty() => {
+                self.rename(&names[c % names.len()], directory, name, now);
+            }
+            24 if names.len() > 1 => {
+                self.exchange(&names[c % names.len()], &names[d % names.len()], now);
+            }
+            25 => self.attributes(living[c % living.len()], d, now),
+            26 => self.xattrs(living[c % living.len()], name, d, now),
+            27 => self.release(c, now),
+            28 | 29 => self.seal(),
+            30 => self.acknowledge(),
+            31 if c % 4 == 0 => self.take_over(d, now),
+            _ => {}
+        }
+    }
+
+    fn place<'a>(&self, parent: usize, name: &'a [u8]) -> Place<'a> {
+        Place {
+            parent: self.fnodes[parent],
+            name,
+        }
+    }
+
+    /// Does a mutation to the model, and records it. Files that it does not create are `id` at most.
+    fn mutate(
+        &mut self,
+        mutation: &Mutation<'_>,
+        id: usize,
+        now: Timestamp,
+        apply: impl FnOnce(&mut Files),
+    ) -> bool {
+        let Ok(cost) = self.writer.cost(mutation) else {
+            assert_eq!(self.mode, Mode::Compat, "native logs say everything");
+            return false;
+        };
+        apply(&mut self.files);
+        let before = self.out.len();
+        let content = &self.files.files[id].content;
+        let mut read = |offset: u64, bytes: &mut [u8]| {
+            let rest = content.get(offset as usize..).unwrap_or_default();
+            let length = bytes.len().min(rest.len()).min(5000);
+            bytes[..length].copy_from_slice(&rest[..length]);
+            length
+        };
+        let written = self
+            .writer
+            .write(mutation, now, &mut read, &mut self.out)
+            .unwrap();
+        assert!(self.out.len() - before <= cost, "{mutation:?} cost {cost}");
+        if let Some(fnode) = written.fnode {
+            self.fnodes.push(fnode);
+        }
+        if let Some((old, new)) = written.replaced {
+            assert_eq!(self.fnodes[id], old);
+            self.fnodes[id] = new;
+        }
+        self.expect();
+        true
+    }
+
+    fn create(&mut self, at: Option<(usize, &[u8])>, kind: Kind, pick: usize, now: Timestamp) {
+        let inode = Inode {
+            kind,
+            mode: 0o600 + pick as u32 % 64,
+            uid: pick as u32 % 3,
+            gid: pick as u32 % 5,
+            rdev: if matches!(kind, Kind::CharDevice | Kind::BlockDevice) {
+                0x105
+            } else {
+                0
+            },
+            target: if kind == Kind::Symlink {
+                "../elsewhere".into()
+            } else {
+                Bytes::new()
+            },
+            mtime: now,
+        };
+        let place = at.map(|(parent, name)| self.place(parent, name));
+        let id = self.files.files.len();
+        let file = File {
+            inode: inode.clone(),
+            unnamed: at.is_none(),
+            ..File::default()
+        };
+        self.mutate(
+            &Mutation::Create {
+                at: place,
+                inode: &inode,
+            },
+            id,
+            now,
+            |files| {
+                files.files.push(file);
+                if let Some((parent, name)) = at {
+                    files.add(parent, name, id);
+                }
+            },
+        );
+    }
+
+    fn content(&mut self, step: &Step, id: usize, pick: usize, now: Timestamp) {
+        let size = self.files.files[id].content.len();
+        let offset = if pick % 2 == 0 {
+            size
+        } else {
+            step.offset as usize
+        };
+        let length = step.length as usize;
+        let data: Vec<u8> = match pick % 5 {
+            0 => vec![0; length],
+            _ => (0..length).map(|at| (at * 7 + pick) as u8 | 1).collect(),
+        };
+        let write = Mutation::Write {
+            fnode: self.fnodes[id],
+            offset: offset as u64,
+            data: &data,
+            mtime: now,
+        };
+        self.mutate(&write, id, now, |files| {
+            files.files[id].write(offset, &data, now)
+        });
+    }
+
+    fn size(&mut self, step: &Step, id: usize, pick: usize, now: Timestamp) {
+        let (offset, length) = (u64::from(step.offset), u64::from(step.length));
+        let size = self.files.files[id].content.len() as u64;
+        let change = match pick % 6 {
+            0 => SizeChange::Truncate { size: 0 },
+            1 => SizeChange::Truncate { size: offset },
+            2 => SizeChange::Truncate { size: size / 2 },
+            3 => SizeChange::Punch {
+                offset: offset % (size + 1),
+                length,
+            },
+            4 => SizeChange::Zero {
+                offset: offset % (size + 1),
+                length,
+                keep_size: true,
+            },
+            _ => SizeChange::Zero {
+                offset,
+                length,
+                keep_size: false,
+            },
+        };
+        let mutation = Mutation::Size {
+            fnode: self.fnodes[id],
+            change,
+            mtime: now,
+        };
+        self.mutate(&mutation, id, now, |files| {
+            files.files[id].size(change, now)
+        });
+    }
+
+    fn is_empty(&self, id: usize) -> bool {
+        self.files.files[id].entries.is_empty()
+    }
+
+    fn is_directory(&self, id: usize) -> bool {
+        self.files.files[id].inode.kind == Kind::Directory
+    }
+
+    fn unlink(&mut self, (parent, name, id): &(usize, Vec<u8>, usize), now: Timestamp) {
+        if self.is_empty(*id) {
+            let at = self.place(*parent, name);
+            self.mutate(&Mutation::Unlink { at }, *id, now, |files| {
+                files.remove(*parent, name);
+            });
+        }
+    }
+
+    fn rename(
+        &mut self,
+        (parent, name, id): &(usize, Vec<u8>, usize),
+        to: usize,
+        to_name: &[u8],
+        now: Timestamp,
+    ) {
+        if self.is_directory(*id) && self.files.is_within(to, *id) {
+            return;
+        }
+        let replaced = self.files.files[to].entries.get(to_name).copied();
+        let fits = replaced.is_none_or(|replaced| {
+            self.is_directory(replaced) == self.is_directory(*id) && self.is_empty(replaced)
+        });
+        if !fits || replaced == Some(*id) && (to, to_name) == (*parent, name) {
+            return;
+        }
+        let (from, at) = (self.place(*parent, name), self.place(to, to_name));
+        let mutation = Mutation::Rename {
+            from,
+            to: at,
+            exchange: false,
+        };
+        self.mutate(&mutation, *id, now, |files| {
+            if replaced == Some(*id) {
+                // Two names of one file: nothing happens.
+                return;
+            }
+            if replaced.is_some() {
+                files.remove(to, to_name);
+            }
+            files.add(to, to_name, *id);
+            files.remove(*parent, name);
+        });
+    }
+
+    fn exchange(
+        &mut self,
+        (one, one_name, first): &(usize, Vec<u8>, usize),
+        (other, other_name, second): &(usize, Vec<u8>, usize),
+        now: Timestamp,
+    ) {
+        let within = |run: &Self, directory: usize, id: usize| {
+            run.is_directory(id) && run.files.is_within(directory, id)
+        };
+        if within(self, *one, *second) || within(self, *other, *first) {
+            return;
+        }
+        let (from, to) = (self.place(*one, one_name), self.place(*other, other_name));
+        let mutation = Mutation::Rename {
+            from,
+            to,
+            exchange: true,
+        };
+        self.mutate(&mutation, *first, now, |files| {
+            if first != second {
+                files.files[*one].entries.insert(one_name.clone(), *second);
+                files.files[*other]
+                    .entries
+                    .insert(other_name.clone(), *first);
+            }
+        });
+    }
+
+    fn attributes(&mut self, id: usize, pick: usize, now: Timestamp) {
+        let change = AttributeChange {
+            mode: (pick % 2 == 0).then_some(pick as u32),
+            uid: (pick % 3 == 0).then_some(7),
+            gid: (pick % 5 == 0).then_some(0),
+            atime: (pick % 7 == 0).then_some(now),
+            mtime: (pick % 11 == 0).then_some(Timestamp {
+                seconds: -3,
+                nanos: 999_999_999,
+            }),
+        };
+        let mutation = Mutation::Attributes {
+            fnode: self.fnodes[id],
+            change,
+        };
+        self.mutate(&mutation, id, now, |files| {
+            files.files[id].attributes(change)
+        });
+    }
+
+    fn xattrs(&mut self, id: usize, name: &[u8], pick: usize, now: Timestamp) {
+        let name = [b"user.", name].concat();
+        let fnode = self.fnodes[id];
+        if pick % 3 == 0 {
+            self.mutate(
+                &Mutation::RemoveXattr { fnode, name: &name },
+                id,
+                now,
+                |files| {
+                    files.files[id].xattrs.remove(&name);
+                },
+            );
+        } else {
+            let value = vec![pick as u8; pick % 40];
+            let mutation = Mutation::SetXattr {
+                fnode,
+                name: &name,
+                value: &value,
+            };
+            self.mutate(&mutation, id, now, |files| {
+                files.files[id].xattrs.insert(name.clone(), value.clone());
+            });
+        }
+    }
+
+    fn release(&mut self, pick: usize, now: Timestamp) {
+        let id = pick % self.files.files.len();
+        self.mutate(
+            &Mutation::Release {
+                fnode: self.fnodes[id],
+            },
+            id,
+            now,
+            |files| {
+                files.files[id].unnamed = false;
+            },
+        );
+    }
+
+    fn seal(&mut self) {
+        if self.writer.seal().is_some() {
+            self.unacknowledged.push(self.log.len());
+            self.log.extend_from_slice(&self.out.split());
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        if !self.unacknowledged.is_empty() {
+            let begin = self.unacknowledged.remove(0);
+            self.writer.acknowledged(begin as i64).unwrap();
+            self.hints.push(self.writer.hints());
+        }
+    }
+
+    fn played(&self, hints: &FsmHints) -> MemoryImage {
+        let mut image = MemoryImage::new(self.mode, hints).unwrap();
+        let bytes = self.log.clone().freeze();
+        image.play(&LOG.into(), &bytes, |_, _, _| {}).unwrap();
+        assert!(image.fsm.hinted_segments().is_empty(), "all hints are used");
+        assert_eq!(image.tree.orphans(), Vec::new());
+        image
+    }
+
+    /// Another author recovers the log and goes on.
+    fn take_over(&mut self, pick: usize, now: Timestamp) {
+        self.seal();
+        while !self.unacknowledged.is_empty() {
+            self.acknowledge();
+        }
+        let fresh = FsmHints::of_log(LOG);
+        let hints = match self.hints.len() {
+            0 => &fresh,
+            count => &self.hints[pick % count],
+        };
+        let image = self.played(hints);
+        let author = Author::new(self.writer.author().get() + 1).unwrap();
+        self.writer = OpWriter::new(self.mode, author, LOG, image.fsm, image.tree).unwrap();
+        self.writer.mark(Mark::Claim, now, &mut self.out);
+        let root = self.files.files[0].inode.clone();
+        self.writer.begin(&root, now, &mut self.out).unwrap();
+        for file in &mut self.files.files {
+            file.unnamed = false;
+        }
+        self.expect();
+    }
+
+    fn finish(mut self) {
+        self.seal();
+        while !self.unacknowledged.is_empty() {
+            self.acknowledge();
+        }
+        let with_data = self.mode == Mode::Native;
+        let bytes = self.log.clone().freeze();
+        let log: Arc<str> = LOG.into();
+        let mut image = MemoryImage::new(self.mode, &FsmHints::of_log(LOG)).unwrap();
+        let mut times = Vec::new();
+        let mut base = (self.mode == Mode::Compat).then(BaseReader::new);
+        let mut rest = &bytes[..];
+        image
+            .play(&log, &bytes, |image, decoded, applied| {
+                assert_eq!(applied, Ok(Applied::Applied));
+                times.extend(decoded.op.time);
+                if let Some(base) = &mut base {
+                    rest = base.apply(rest);
+                }
+                if !decoded.op.ends_group() {
+                    return;
+                }
+                let seq_no = decoded.op.seq_no;
+                let (_, expected) = self.expected.range(..=seq_no).next_back().unwrap();
+                if !expected.is_empty() {
+                    let views = views_of(&image.snapshot(), with_data);
+                    assert_eq!(views, *expected, "after op {seq_no}");
+                }
+                if let Some(base) = &base {
+                    compare_base(base, expected);
+                }
+            })
+            .unwrap();
+        assert!(rest.is_empty() || base.is_none());
+        assert!(times.is_sorted(), "times never decrease");
+        assert_eq!(image.fsm.next_seq_no(), self.writer.next_seq_no());
+        assert_eq!(image.fsm.next_checksum(), self.writer.next_checksum());
+        assert_eq!(
+            image.fsm.hints(&log),
+            self.writer.hints(),
+            "recorder's hints are exact"
+        );
+        let last = image.snapshot();
+        for hints in &self.hints {
+            let of_bytes = FsmHints::decode(&hints.encode()).unwrap();
+            assert_eq!(of_bytes, *hints);
+            let played = self.played(hints);
+            assert_eq!(played.snapshot(), last);
+            assert_eq!(played.fsm.next_checksum(), image.fsm.next_checksum());
+        }
+        // What is read of files without a name counts for nothing.
+        assert_eq!(
+            self.writer.tree().fnodes().count(),
+            image.tree.fnodes().count()
+        );
+    }
+}
+
+fn compare_base(base: &BaseReader, expected: &Views) {
+    let files = expected
+        .iter()
+        .filter(|(_, view)| view.attributes.kind != Kind::Directory);
+    let files: BTreeMap<_, _> = files
+        .map(|(path, view)| (path.clone(), view.content.clone()))
+        .collect();
+    assert_eq!(base.files(), files);
+    for (path, view) in expected {
+        if view.attributes.kind == Kind::Directory {
+            let path = if path == b"/" { &[][..] } else { &path[..] };
+            assert!(base.links.contains_key(&[path, b"/.gzdir"].concat()));
+        }
+    }
+}
