@@ -14,12 +14,12 @@ BASE=$(mktemp -d -t gazfs-case-XXXXXX)
 DATA=$BASE/broker          # of the broker
 MOUNT=$BASE/journals
 # Cases call their journals t/c, which is too short a name by itself: all are below this folder.
-P=case
-S=$DATA/fragments/$P       # of them behind file:///
-J=$MOUNT/$P
+PREFIX=case
+S=$DATA/fragments/$PREFIX       # of them behind file:///
+J=$MOUNT/$PREFIX
 D=$BASE/recorded
 WORK=$BASE/work            # of the recorded directory
-LOG=$P/recovery/t          # its recovery log
+LOG=$PREFIX/recovery/t          # its recovery log
 export LOCALSTATE=$WORK    # where what was never recorded is set aside
 mkdir -p "$MOUNT" "$D" "$DATA"
 BROKER_PID='' MOUNT_PID='' PROXY_PID=''
@@ -29,7 +29,7 @@ PORT=$(free_port)
 PROXY_PORT=$(free_port)
 DIRECT=http://127.0.0.1:$PORT
 PROXY=http://127.0.0.1:$PROXY_PORT
-B=$PROXY/$P
+B=$PROXY/$PREFIX
 export BROKER_ADDRESS=$PROXY
 
 no() { if "$@" >/dev/null 2>&1; then return 1; fi; }
@@ -62,7 +62,7 @@ brestart() { bstop "$@"; bstart "$@"; }
 brestart_primary() { brestart all; }
 balive() { kill -0 "$BROKER_PID" && curl -sf -m 5 "$DIRECT/debug/ready" >/dev/null; }
 brss() { awk '/^VmRSS:/ {print $2}' "/proc/$BROKER_PID/status"; }
-burl() { echo "$DIRECT/$P"; }
+burl() { echo "$DIRECT/$PREFIX"; }
 start_proxy() {
   cat >"$BASE/proxy.py" <<'P'
 import asyncio, signal, sys
@@ -99,7 +99,7 @@ spec() { # NAME [key=value ...] → a YAML spec
     store=*) store=$(store_url "${arg#store=}") ;; codec=*) codec=${arg#codec=} ;; flags=*) flags=${arg#flags=} ;;
     *) echo "adapter: jcreate does not know $arg" >&2; return 1 ;; esac; done
   cat <<Y
-- name: $P/$name
+- name: $PREFIX/$name
   replication: 1
   flags: $flags
   fragment: {length: 67108864, compression_codec: $codec, stores: ["$store"], refresh_interval: 1s}
@@ -112,15 +112,15 @@ japply() { tree | "$BIN/gazctl" journals apply --specs - >/dev/null; }
 seen() { [ -e "$J/$1" ]; }
 jcreate() { spec "$@" | japply; wait_for 10 seen "$1"; }
 jcreate_bulk() { local n; sort -u | while read -r n; do spec "$n"; done | { tree; } | "$BIN/gazctl" journals apply --specs - --max-txn-size 100 >/dev/null; sleep 1; }
-jdelete() { "$BIN/gazctl" journals delete -l "name=$P/$1" --fragments >/dev/null; }
+jdelete() { "$BIN/gazctl" journals delete -l "name=$PREFIX/$1" --fragments >/dev/null; }
 jlist() { "$BIN/gazctl" journals list -o json | python3 -c 'import json,sys; [print(j["spec"]["name"].removeprefix("case/")) for j in json.load(sys.stdin)["journals"]]'; }
-jread() { curl -sf "$DIRECT/$P/$1"; }
-field() { "$BIN/gazctl" journals list -l "name=$P/$1" -o json | python3 -c '
+jread() { curl -sf "$DIRECT/$PREFIX/$1"; }
+field() { "$BIN/gazctl" journals list -l "name=$PREFIX/$1" -o json | python3 -c '
 import json,sys
 j=json.load(sys.stdin)["journals"][0]
 print({"revision": j["mod_revision"], "suspend": ((j["spec"].get("suspend") or {}).get("level") or "NONE")}[sys.argv[1]])' "$2"; }
 jstate() { case $(field "$1" suspend) in NONE) echo active ;; *) echo suspended ;; esac; }
-jsuspend() { "$BIN/gazctl" journals suspend -l "name=$P/$1" -f >/dev/null; wait_for 10 is_suspended "$1"; }
+jsuspend() { "$BIN/gazctl" journals suspend -l "name=$PREFIX/$1" -f >/dev/null; wait_for 10 is_suspended "$1"; }
 is_suspended() { [ "$(jstate "$1")" = suspended ]; }
 rewrite() { # NAME key=value ...: the spec anew, at any revision
   local name=$1
@@ -129,10 +129,10 @@ rewrite() { # NAME key=value ...: the spec anew, at any revision
 jsetstore() { rewrite "$1" "store=$2"; sleep 0.5; }
 breadonly() { rewrite "$1" flags=O_RDONLY; sleep 0.5; }
 bwritable() { rewrite "$1" flags=O_RDWR; sleep 0.5; }
-papp() { curl -sS -f -X PUT -T - -H 'Expect:' "$DIRECT/$P/$1"; }
+papp() { curl -sS -f -X PUT -T - -H 'Expect:' "$DIRECT/$PREFIX/$1"; }
 # Always run in the background: its process is the one that `kill` is told.
-follow() { local name=$1; shift; exec "$BIN/gazctl" journals read -b -l "name=$P/$name" "$@"; }
-bflush() { "$BIN/gazctl" journals flush -l "name=$P/$1" --timeout 30s >/dev/null; }
+follow() { local name=$1; shift; exec "$BIN/gazctl" journals read -b -l "name=$PREFIX/$name" "$@"; }
+bflush() { "$BIN/gazctl" journals flush -l "name=$PREFIX/$1" --timeout 30s >/dev/null; }
 put_fragment() { later put_fragment; }
 
 # --- recorded directories ---
@@ -140,7 +140,9 @@ put_fragment() { later put_fragment; }
 # in sub-shells too.
 host_dir() { case ${1:-} in '') echo "$D" ;; *) echo "$BASE/hosts/$1/dir" ;; esac; }
 start_recorder() { # MOUNTPOINT WORK LOG
-  mkdir -p "$1" "$BASE/daemons"
+  mkdir -p "$BASE/daemons"
+  # A dead mount is there, but cannot be looked at.
+  mkdir -p "$1" 2>/dev/null || grep -q " $1 " /proc/self/mountinfo
   daemon "$1.log" "$BIN/gazfs" record "$1" --work "$2" --log "$3" --broker "$PROXY"
   echo "$DAEMON_PID" >"$BASE/daemons/$(basename "$(dirname "$1")")-$(basename "$1")"
   local pid=$DAEMON_PID
@@ -186,10 +188,10 @@ name=t
 while [ \$# -gt 0 ]; do case \$1 in
   --mount) mount=\$2; shift 2 ;; --work) work=\$2; shift 2 ;; --name) name=\$2; shift 2 ;; *) exit 2 ;; esac; done
 out=\$(mktemp)
-"$BASE/bin/gazfs" record "\$mount" --work "\$work" --log "$P/recovery/\$name" --broker "$PROXY" >"\$out" 2>&1 </dev/null &
+"$BASE/bin/gazfs" record "\$mount" --work "\$work" --log "$PREFIX/recovery/\$name" --broker "$PROXY" >"\$out" 2>&1 </dev/null &
 pid=\$!
 echo \$pid >"$BASE/daemons/\$pid"
-until mountpoint -q "\$mount" 2>/dev/null; do
+until grep -q " - fuse[^ ]* gazfs:\$pid " /proc/self/mountinfo; do
   kill -0 \$pid 2>/dev/null || { wait \$pid; rc=\$?; cat "\$out" >&2; exit \$rc; }
   sleep 0.05
 done
@@ -211,7 +213,7 @@ case $env in
   *) exit 2 ;;
 esac
 exec unshare -m sh -c "mkdir -p /m /w; mount -t tmpfs tmpfs /m; mount -t tmpfs tmpfs /w
-  mkdir /w/m; mount --bind /w/m /m; chown 65534 /m /w; $setup
+  chown 65534 /m /w; $setup
   exec $as \"\$@\"" sh "$@"
 P
   chmod 755 "$BASE" "$BASE/bin" "$BASE"/bin/*
