@@ -1,9 +1,9 @@
 //! Who owns a journal: the author register, and what an append asks of it.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use gazette_client::{AppendError, Client};
-use gazette_protocol::{AppendRequest, AppendResponse, Label, LabelSelector, LabelSet};
-use gazette_recoverylog_fsm::Author;
+use gazette_protocol::{AppendRequest, AppendResponse, Label, LabelSelector, LabelSet, Status};
+use gazette_recoverylog_fsm::{Author, Fsm, Mode};
 
 use crate::recorder::Register;
 
@@ -101,8 +101,63 @@ pub(crate) async fn ownership(client: &Client, journal: &str) -> Result<Ownershi
         journal: journal.to_owned(),
         ..AppendRequest::default()
     };
-    let response = client.append(barrier, Bytes::new()).await?;
-    Ok(Ownership::of_response(&response))
+    let mut attempts = 1;
+    loop {
+        match client.append(barrier.clone(), Bytes::new()).await {
+            Ok(response) => return Ok(Ownership::of_response(&response)),
+            // An empty append does nothing, as often as it is made.
+            Err(error) if error.is_ambiguous() && attempts < ASKED_MAX => attempts += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// How often a journal is asked whose answers are lost.
+const ASKED_MAX: u32 = 4;
+
+/// Takes a log from its owner, who may be at work: from then on he cannot append.
+///
+/// It appends a claim that goes on from `fsm`, which need not be all of the log: one that does not chain is
+/// skipped by whoever plays the log. After it the log grows no more, so that it can be recovered to its end,
+/// and [`Recorder::start`](crate::recorder::Recorder::start) succeeds with the same author. Returns where
+/// the log ends then.
+pub async fn take_over(
+    client: &Client,
+    log: &str,
+    mode: Mode,
+    author: Author,
+    fsm: &Fsm,
+) -> Result<i64, AppendError> {
+    let mut frame = BytesMut::new();
+    fsm.claim(author, mode).encode_frame(&mut frame);
+    let frame = frame.freeze();
+    let mut attempts = 0;
+    loop {
+        let before = ownership(client, log).await?;
+        if before.register == Register::Author(author) {
+            return Ok(before.head);
+        }
+        let request = AppendRequest {
+            journal: log.to_owned(),
+            check_registers: Some(owned_by(before.value.as_deref())),
+            union_registers: Some(registers_of(author)),
+            ..AppendRequest::default()
+        };
+        attempts += 1;
+        match client.append(request, frame.clone()).await {
+            Ok(response) => return Ok(response.commit.unwrap_or_default().end),
+            Err(error) if attempts < TAKE_OVERS_MAX && may_be_ours(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// How often a take-over is tried: others may be at it too.
+const TAKE_OVERS_MAX: u32 = 8;
+
+/// Whether a failed take-over may have taken place, or may be made anew against another owner.
+fn may_be_ours(error: &AppendError) -> bool {
+    error.status() == Some(Status::RegisterMismatch) || error.is_ambiguous()
 }
 
 #[cfg(test)]

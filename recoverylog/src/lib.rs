@@ -9,7 +9,7 @@ mod claim;
 mod image;
 mod source;
 
-pub use claim::{AUTHOR_REGISTER, author_of_value, author_value};
+pub use claim::{AUTHOR_REGISTER, author_of_value, author_value, take_over};
 pub use gazette_recoverylog_fsm as fsm;
 pub use image::{ImageError, NotRestored, Refused};
 pub use source::{Source, SourceError};

@@ -363,7 +363,11 @@ impl Machine {
 
     /// Asks it to end: nothing more is recorded, and what is pending is waited for.
     pub(crate) fn handle_stop(&mut self, now: Now) {
-        self.stop_by = Some(self.stop_by.unwrap_or(now + self.limits.stop_within));
+        if self.stop_by.is_none() {
+            self.stop_by = Some(now + self.limits.stop_within);
+            // The end is a barrier too, which nobody but the machine waits for.
+            self.handle_barrier(now);
+        }
         self.advance(now);
     }
 

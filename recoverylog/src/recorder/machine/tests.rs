@@ -366,7 +366,11 @@ fn the_end_waits_for_what_is_pending_and_for_hints() {
     ));
     drain(&mut machine);
     machine.handle_outcome(ms(1), landed(10, 30));
-    assert_eq!(drain(&mut machine), [released(10), Output::PublishHints]);
+    let end = answer(BarrierId(0), Ok(()));
+    assert_eq!(
+        drain(&mut machine),
+        [released(10), end, Output::PublishHints]
+    );
     machine.handle_hints_published(ms(2), true);
     let acked = Acked {
         offset: 30,
@@ -375,6 +379,21 @@ fn the_end_waits_for_what_is_pending_and_for_hints() {
     assert_eq!(drain(&mut machine), [Output::Ended(Ok(acked))]);
     let barrier = machine.handle_barrier(ms(3));
     assert_eq!(drain(&mut machine), [answer(barrier, Err(Fault::Ended))]);
+}
+
+#[test]
+fn the_end_finds_out_whether_the_log_is_still_ours() {
+    let mut machine = claimed();
+    machine.handle_stop(ms(1));
+    assert_eq!(drain(&mut machine), [Output::Probe { offset: 10 }]);
+    let register = Register::Author(author(OTHER));
+    machine.handle_outcome(ms(2), Outcome::Mismatch { register });
+    let outputs = drain(&mut machine);
+    let ended = outputs.iter().find(|o| matches!(o, Output::Ended(_)));
+    assert!(
+        matches!(ended, Some(Output::Ended(Err(Fault::Fenced(_))))),
+        "{outputs:?}"
+    );
 }
 
 #[test]
