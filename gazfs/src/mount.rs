@@ -154,7 +154,7 @@ pub fn mount_recorded<L: Log>(
     };
     let adapter = recorded::Adapter::new(fs.clone()).map_err(refused)?;
     let session = start(adapter, &point, access, &privileges)?;
-    recorded::invalidate_at_end(fs, session.notifier());
+    recorded::keep_right(fs, session.notifier());
     read_ahead(&point);
     serve(session, point)
 }

@@ -80,15 +80,19 @@ impl<L: Log> Adapter<L> {
     }
 }
 
-/// Drops what the kernel keeps of files, once the log takes nothing more: so nobody goes on reading
-/// what may be old by then.
-pub fn invalidate_at_end<L: Log>(fs: &RecordedFs<L>, notifier: Notifier) {
+/// Keeps what the kernel remembers right. When a write takes set-user-ID bits away, the kernel does
+/// not expect that. When the log takes nothing more, what was read may soon be old: it is dropped.
+pub fn keep_right<L: Log>(fs: &RecordedFs<L>, notifier: Notifier) {
+    let attributes = notifier.clone();
+    fs.tell(move |Ino(number)| {
+        // One that it forgot meanwhile is as good.
+        let _gone = attributes.inval_inode(INodeNo(number), ATTRIBUTES_ONLY, 0);
+    });
     let known = fs.clone();
     fs.log().on_end(Box::new(move || {
         // The kernel may ask the file system before it is done, and this may be its thread.
         waiting::spawn(move || {
             for Ino(number) in known.known() {
-                // One that it forgot meanwhile is as good.
                 let _gone = notifier.inval_inode(INodeNo(number), 0, 0);
             }
         });
@@ -716,6 +720,9 @@ const WRITE_BYTES_MAX: u32 = 1 << 20;
 
 /// Read-ahead and other requests in the background that the kernel may have open.
 const BACKGROUND_MAX: u16 = 64;
+
+/// Stands for no bytes of a file.
+const ATTRIBUTES_ONLY: i64 = -1;
 
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;

@@ -60,7 +60,7 @@ impl<L: Log> RecordedFs<L> {
             self.change_size(call, &node, &path, handle, size)?;
         }
         if change.touches_attributes() {
-            let reservation = self.reserve_attributes(call, node.fnode)?;
+            let reservation = self.reserve_attributes(call, node.fnode())?;
             let losses = self.reserve_losses(call, &node, &path, true)?;
             let mut state = node.lock();
             let before = fstat(&path)?;
@@ -75,7 +75,7 @@ impl<L: Log> RecordedFs<L> {
             self.record_lost_capability(losses, &node, &mut state, &path);
             applied?;
         }
-        Ok(attributes(ino, node.generation(), &fstat(&path)?))
+        Ok(attributes(ino, node.generation, &fstat(&path)?))
     }
 
     fn change_size(

@@ -109,7 +109,7 @@ impl<L: Log> RecordedFs<L> {
             return Ok(0);
         }
         let mutation = |data, mtime| Mutation::Write {
-            fnode: node.fnode,
+            fnode: node.fnode(),
             offset: write.offset,
             data,
             mtime,
@@ -127,9 +127,8 @@ impl<L: Log> RecordedFs<L> {
         let written = write_all(file, write.data, write.offset)?;
         if let Some(reservation) = reservation.filter(|_| state.is_recorded) {
             let mtime = mtime(&fstat(file)?);
-            let _same = self
-                .log()
-                .record(reservation, &mutation(&write.data[..written], mtime));
+            let mutation = mutation(&write.data[..written], mtime);
+            self.record_content(reservation, &mutation, node, file);
             self.record_lost_capability(losses, node, &mut state, file);
         }
         Ok(written)
@@ -171,7 +170,7 @@ impl<L: Log> RecordedFs<L> {
             size: offset.saturating_add(length),
         };
         let mutation = |change, mtime| Mutation::Size {
-            fnode: node.fnode,
+            fnode: node.fnode(),
             change,
             mtime,
         };
@@ -179,7 +178,7 @@ impl<L: Log> RecordedFs<L> {
             call,
             &mutation(change.unwrap_or(growth), Timestamp::default()),
         )?;
-        let touched = self.reserve_attributes(call, node.fnode)?;
+        let touched = self.reserve_attributes(call, node.fnode())?;
         let keeps = call.keeps_privileges();
         let mut losses = self.reserve_losses(call, node, file, keeps)?;
 
@@ -194,10 +193,12 @@ impl<L: Log> RecordedFs<L> {
             let mtime = mtime(&after);
             match change {
                 Some(change) => {
-                    let _same = self.log().record(reservation, &mutation(change, mtime));
+                    let mutation = mutation(change, mtime);
+                    self.record_content(reservation, &mutation, node, file);
                 }
                 None if size(&after) != size(&before) => {
-                    let _same = self.log().record(reservation, &mutation(growth, mtime));
+                    let mutation = mutation(growth, mtime);
+                    self.record_content(reservation, &mutation, node, file);
                 }
                 // Space alone is not content.
                 None => {

@@ -135,33 +135,35 @@ impl<L: Log> RecordedFs<L> {
         parent: Ino,
         name: &[u8],
     ) -> Result<Attributes, FsError> {
-        check_name(self.log(), name)?;
+        check_name(name)?;
         let (node, above) = (self.node(ino)?, self.node(parent)?);
         let at = Place {
-            parent: above.fnode,
+            parent: above.fnode(),
             name,
         };
-        let fnode = node.fnode;
-        let reservation = self.reserve(call, &Mutation::Link { fnode, at })?;
-        let touched = self.reserve_attributes(call, above.fnode)?;
+        let mutation = || Mutation::Link {
+            fnode: node.fnode(),
+            at,
+        };
+        let reservation = self.reserve(call, &mutation())?;
+        let touched = self.reserve_attributes(call, above.fnode())?;
 
         let mut names = self.names();
         let directory = names.descriptor(self.backing(), parent)?;
         let file = names.descriptor(self.backing(), ino)?;
         let _above = above.lock();
-        if !node.lock().is_recorded && fstat(&file)?.st_nlink > 0 {
+        let state = node.lock();
+        if !state.is_recorded && fstat(&file)?.st_nlink > 0 {
             // It is not in the log, so it cannot get a name there. Programs copy it then.
             return Err(Errno::XDEV.into());
         }
         self.backing().link(&file, &directory, name)?;
-        let _same = self
-            .log()
-            .record(reservation, &Mutation::Link { fnode, at });
+        self.record(reservation, &mutation());
         self.record_directory(touched, &above, &directory)?;
         let stat = fstat(&file)?;
         // The kernel was told of it once more.
         let _known = names.look_up(ino, parent, name);
-        Ok(attributes(ino, node.generation(), &stat))
+        Ok(attributes(ino, node.generation, &stat))
     }
 
     fn make(
@@ -172,10 +174,10 @@ impl<L: Log> RecordedFs<L> {
         mode: u32,
         new: New<'_>,
     ) -> Result<Made, FsError> {
-        check_name(self.log(), name)?;
+        check_name(name)?;
         let above = self.node(parent)?;
         let at = Some(Place {
-            parent: above.fnode,
+            parent: above.fnode(),
             name,
         });
         let expected = Inode {
@@ -191,7 +193,7 @@ impl<L: Log> RecordedFs<L> {
                 inode: &expected,
             },
         )?;
-        let touched = self.reserve_attributes(call, above.fnode)?;
+        let touched = self.reserve_attributes(call, above.fnode())?;
         let default_acl = self.default_acl(&above)?;
         let inherited = default_acl
             .as_deref()
@@ -220,11 +222,14 @@ impl<L: Log> RecordedFs<L> {
             .map_err(undo)?;
 
         let is_left_out = sqlite::is_left_out(directory.as_fd(), name, &stat);
-        let fnode = (!is_left_out).then(|| {
-            let inode = inode(&stat, new.target());
-            self.log()
-                .record(reservation, &Mutation::Create { at, inode: &inode })
-        });
+        let fnode = if is_left_out {
+            None
+        } else {
+            let inode = &inode(&stat, new.target());
+            let mutation = Mutation::Create { at, inode };
+            let recorded = self.log().record(reservation, &mutation, &mut |_, _| 0);
+            recorded.fnode
+        };
         if let (Some(fnode), Some(inherited)) = (fnode, inherited) {
             self.record_inherited(inherited, fnode, &file, kind(&stat));
         }
@@ -233,7 +238,7 @@ impl<L: Log> RecordedFs<L> {
         let node = names.add(Node::new(ino, kind(&stat), fnode), parent, name);
         node.lock().may_have_capability = false;
         Ok(Made {
-            attributes: attributes(ino, node.generation(), &stat),
+            attributes: attributes(ino, node.generation, &stat),
             node,
             file: matches!(new, New::File).then(|| Arc::new(file)),
         })
@@ -317,7 +322,7 @@ impl<L: Log> RecordedFs<L> {
                     name: name.as_bytes(),
                     value: &value,
                 };
-                let _same = self.log().record(reservation, &mutation);
+                self.record(reservation, &mutation);
             }
         };
         record(inherited.access, ACCESS_ACL);

@@ -32,6 +32,7 @@ impl From<Hold> for FsError {
             Hold::Full => Self::Held,
             Hold::GivenUp => Self::System(Errno::INTR),
             Hold::NoSpace => Self::System(Errno::NOSPC),
+            Hold::Refused(errno) => Self::System(errno),
             Hold::TimedOut | Hold::Ended => Self::System(Errno::IO),
         }
     }

@@ -1,10 +1,10 @@
 //! The file system: what its operations share.
 
 use std::{
-    io,
+    fmt, io,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
 };
 
 use gazette_recoverylog_fsm::{AttributeChange, Fnode, Kind, Mutation, Place, Timestamp};
@@ -47,6 +47,19 @@ pub(super) struct Shared<L> {
     pub(super) backing: Backing,
     names: Mutex<Names>,
     pub(super) handles: Handles,
+    told: Told,
+}
+
+/// Who is told when attributes changed in a way that the kernel does not expect.
+#[derive(Default)]
+struct Told(OnceLock<Box<dyn Fn(Ino) + Send + Sync>>);
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Told")
+            .field(&self.0.get().is_some())
+            .finish()
+    }
 }
 
 /// Why the file system did not start.
@@ -74,6 +87,7 @@ impl<L: Log> RecordedFs<L> {
                 backing,
                 names: Mutex::new(names),
                 handles: Handles::default(),
+                told: Told::default(),
             }),
         })
     }
@@ -94,7 +108,7 @@ impl<L: Log> RecordedFs<L> {
             None => {
                 let above = names.node(parent)?;
                 let place = Place {
-                    parent: above.fnode,
+                    parent: above.fnode(),
                     name,
                 };
                 let fnode = self.log().fnode_at(place);
@@ -108,7 +122,13 @@ impl<L: Log> RecordedFs<L> {
                 names.add(Node::new(ino, kind(&stat), fnode), parent, name)
             }
         };
-        Ok(attributes(ino, node.generation(), &stat))
+        Ok(attributes(ino, node.generation, &stat))
+    }
+
+    /// Has somebody told, from now on, whenever a change of content changed other attributes too. He is
+    /// told before the change is answered, and must not call back. Who came first stays.
+    pub fn tell(&self, changed: impl Fn(Ino) + Send + Sync + 'static) {
+        let _first = self.shared.told.0.set(Box::new(changed));
     }
 
     /// The kernel forgot a file so many times.
@@ -126,14 +146,14 @@ impl<L: Log> RecordedFs<L> {
         if let Some(handle) = handle.and_then(|handle| self.shared.handles.get(handle).ok()) {
             return Ok(attributes(
                 ino,
-                handle.node.generation(),
+                handle.node.generation,
                 &fstat(&handle.descriptor)?,
             ));
         }
         let mut names = self.names();
         let stat = names.stat(self.backing(), ino)?;
         let node = names.node(ino)?;
-        Ok(attributes(ino, node.generation(), &stat))
+        Ok(attributes(ino, node.generation, &stat))
     }
 
     /// Returns what a symbolic link says.
@@ -224,16 +244,35 @@ impl<L: Log> RecordedFs<L> {
         Ok(())
     }
 
+    /// Records a mutation that does not change content.
+    pub(super) fn record(&self, reservation: L::Reservation, mutation: &Mutation<'_>) {
+        // Only changes of content make other files of files.
+        let _same = self.log().record(reservation, mutation, &mut |_, _| 0);
+    }
+
+    /// Records a mutation that changes content. The lock of the inode is held.
+    pub(super) fn record_content(
+        &self,
+        reservation: L::Reservation,
+        mutation: &Mutation<'_>,
+        node: &Node,
+        file: &OwnedFd,
+    ) {
+        let mut read = |offset, into: &mut [u8]| read_all(file, offset, into);
+        let recorded = self.log().record(reservation, mutation, &mut read);
+        if let Some((_, fnode)) = recorded.replaced {
+            node.replaced(fnode);
+        }
+    }
+
     pub(super) fn record_attributes(
         &self,
         reservation: L::Reservation,
         node: &Node,
         change: AttributeChange,
     ) {
-        let fnode = node.fnode;
-        let _same = self
-            .log()
-            .record(reservation, &Mutation::Attributes { fnode, change });
+        let fnode = node.fnode();
+        self.record(reservation, &Mutation::Attributes { fnode, change });
     }
 
     /// Reserves room for what changing content takes away from a file.
@@ -254,10 +293,10 @@ impl<L: Log> RecordedFs<L> {
         };
         Ok(Losses {
             mode: is_privileged
-                .then(|| self.reserve_attributes(call, node.fnode))
+                .then(|| self.reserve_attributes(call, node.fnode()))
                 .transpose()?,
             capability: has_capability
-                .then(|| self.reserve(call, &capability_removed(node.fnode)))
+                .then(|| self.reserve(call, &capability_removed(node.fnode())))
                 .transpose()?,
         })
     }
@@ -283,6 +322,9 @@ impl<L: Log> RecordedFs<L> {
             };
             self.record_attributes(reservation, node, change);
         }
+        if let Some(told) = self.shared.told.0.get() {
+            told(node.ino);
+        }
         Ok(())
     }
 
@@ -299,9 +341,7 @@ impl<L: Log> RecordedFs<L> {
             && state.is_recorded
             && !has_capability(state, file)
         {
-            let _same = self
-                .log()
-                .record(reservation, &capability_removed(node.fnode));
+            self.record(reservation, &capability_removed(node.fnode()));
         }
     }
 }
@@ -320,6 +360,24 @@ impl<L: Log> Default for Losses<L> {
             capability: None,
         }
     }
+}
+
+/// Reads what a log repeats. Returns how much there was.
+fn read_all(file: &OwnedFd, offset: u64, into: &mut [u8]) -> usize {
+    let mut done = 0;
+    while done < into.len() {
+        let at = offset + u64::try_from(done).unwrap_or(u64::MAX);
+        match rustix::io::pread(file, &mut into[done..], at) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(Errno::INTR) => {}
+            Err(error) => {
+                tracing::error!(err = %error, "content that the log repeats cannot be read");
+                break;
+            }
+        }
+    }
+    done
 }
 
 /// Says whether a file has bits that writing takes away.
@@ -359,13 +417,10 @@ pub(super) fn without_privileges(mode: u32) -> u32 {
     }
 }
 
-/// Checks a name that comes from the kernel, which may be too long for an op but not more.
-pub(super) fn check_name<L: Log>(log: &L, name: &[u8]) -> Result<(), FsError> {
+/// Checks a name that comes from the kernel.
+pub(super) fn check_name(name: &[u8]) -> Result<(), FsError> {
     if name.len() > NAME_BYTES_MAX {
         return Err(Errno::NAMETOOLONG.into());
-    }
-    if log.is_reserved(name) {
-        return Err(Errno::INVAL.into());
     }
     Ok(())
 }

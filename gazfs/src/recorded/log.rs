@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use gazette_recoverylog_fsm::{Fnode, Mutation, Place};
+use rustix::io::Errno;
 
 /// A log that takes mutations in order.
 ///
@@ -24,8 +25,14 @@ pub trait Log: Debug + Send + Sync + 'static {
     ) -> Result<Self::Reservation, Hold>;
 
     /// Records a mutation that happened, for which there is room. It is at most as large as the one
-    /// that was reserved for. Returns the file that it is about: of a new one, the new number.
-    fn record(&self, reservation: Self::Reservation, mutation: &Mutation<'_>) -> Fnode;
+    /// that was reserved for. `content` reads the file as it is now, from an offset on, and returns
+    /// how much there was: some logs repeat content that a file keeps.
+    fn record(
+        &self,
+        reservation: Self::Reservation,
+        mutation: &Mutation<'_>,
+        content: &mut Content<'_>,
+    ) -> Recorded;
 
     /// Calls back, maybe at once and from any thread, when all that was recorded so far is
     /// acknowledged, or when it never will be.
@@ -42,11 +49,18 @@ pub trait Log: Debug + Send + Sync + 'static {
 
     /// Returns how many bytes of mutations it has room for, if that is known.
     fn room(&self) -> Option<u64>;
+}
 
-    /// Says whether a name means something to the log itself, so that no file can have it.
-    fn is_reserved(&self, _name: &[u8]) -> bool {
-        false
-    }
+/// Reads a file from an offset on. Returns how much there was.
+pub type Content<'a> = dyn FnMut(u64, &mut [u8]) -> usize + 'a;
+
+/// What a mutation became in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recorded {
+    /// The file that was created. `None` if nothing was.
+    pub fnode: Option<Fnode>,
+    /// The file that the log has under another number from now on, and that number.
+    pub replaced: Option<(Fnode, Fnode)>,
 }
 
 /// Why there is no room for a mutation.
@@ -62,6 +76,8 @@ pub enum Hold {
     NoSpace,
     /// It takes nothing more, for ever.
     Ended,
+    /// It cannot say such a mutation, for this reason.
+    Refused(Errno),
 }
 
 /// The log takes nothing more: another recorder took it over, or it failed.
@@ -83,8 +99,13 @@ impl<L: Log> Log for std::sync::Arc<L> {
         (**self).reserve_blocking(mutation, give_up)
     }
 
-    fn record(&self, reservation: Self::Reservation, mutation: &Mutation<'_>) -> Fnode {
-        (**self).record(reservation, mutation)
+    fn record(
+        &self,
+        reservation: Self::Reservation,
+        mutation: &Mutation<'_>,
+        content: &mut Content<'_>,
+    ) -> Recorded {
+        (**self).record(reservation, mutation, content)
     }
 
     fn barrier(&self, done: Box<dyn FnOnce(Result<(), Ended>) + Send>) {
@@ -105,9 +126,5 @@ impl<L: Log> Log for std::sync::Arc<L> {
 
     fn room(&self) -> Option<u64> {
         (**self).room()
-    }
-
-    fn is_reserved(&self, name: &[u8]) -> bool {
-        (**self).is_reserved(name)
     }
 }

@@ -11,7 +11,7 @@ use gazette_recoverylog_fsm::{
 };
 
 use super::{
-    log::{Ended, Hold, Log},
+    log::{Content, Ended, Hold, Log, Recorded},
     node::lock,
 };
 
@@ -181,7 +181,7 @@ impl Log for MemoryLog {
         }
     }
 
-    fn record(&self, (): (), mutation: &Mutation<'_>) -> Fnode {
+    fn record(&self, (): (), mutation: &Mutation<'_>, _: &mut Content<'_>) -> Recorded {
         let mut state = self.lock();
         state.last += 1;
         let new = Fnode(state.last);
@@ -214,7 +214,10 @@ impl Log for MemoryLog {
         if !state.forgets {
             state.mutations.push(owned);
         }
-        fnode
+        Recorded {
+            fnode: (fnode == new).then_some(new),
+            replaced: None,
+        }
     }
 
     fn barrier(&self, done: Done) {

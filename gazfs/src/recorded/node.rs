@@ -2,7 +2,10 @@
 
 use std::{
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
 use gazette_recoverylog_fsm::{Fnode, Kind};
@@ -14,8 +17,10 @@ use super::attributes::Ino;
 pub(super) struct Node {
     pub(super) ino: Ino,
     pub(super) kind: Kind,
-    /// The file in the log. Zero for one that never was in it.
-    pub(super) fnode: Fnode,
+    /// Tells files apart that have one number after another.
+    pub(super) generation: u64,
+    /// The file in the log. Zero for one that never was in it. Changes only under the lock.
+    fnode: AtomicI64,
     state: Mutex<State>,
 }
 
@@ -52,7 +57,8 @@ impl Node {
         Self {
             ino,
             kind,
-            fnode: fnode.unwrap_or_default(),
+            generation: fnode.map_or(0, |fnode| fnode.0.cast_unsigned()),
+            fnode: AtomicI64::new(fnode.unwrap_or_default().0),
             state: Mutex::new(State {
                 is_recorded: fnode.is_some(),
                 file: None,
@@ -69,9 +75,14 @@ impl Node {
         lock(&self.state)
     }
 
-    /// Tells files apart that have one number after another.
-    pub(super) fn generation(&self) -> u64 {
-        self.fnode.0.cast_unsigned()
+    /// Returns the file in the log.
+    pub(super) fn fnode(&self) -> Fnode {
+        Fnode(self.fnode.load(Ordering::Relaxed))
+    }
+
+    /// The log has the file under another number from now on. The lock is held.
+    pub(super) fn replaced(&self, fnode: Fnode) {
+        self.fnode.store(fnode.0, Ordering::Relaxed);
     }
 }
 

@@ -82,7 +82,7 @@ impl<L: Log> RecordedFs<L> {
         size: u64,
     ) -> Result<(), FsError> {
         let mutation = |mtime| Mutation::Size {
-            fnode: node.fnode,
+            fnode: node.fnode(),
             change: SizeChange::Truncate { size },
             mtime,
         };
@@ -97,7 +97,7 @@ impl<L: Log> RecordedFs<L> {
         ftruncate(file, size)?;
         if state.is_recorded {
             let mutation = mutation(mtime(&fstat(file)?));
-            let _same = self.log().record(reservation, &mutation);
+            self.record_content(reservation, &mutation, node, file);
             self.record_lost_capability(losses, node, &mut state, file);
         }
         Ok(())

@@ -46,14 +46,14 @@ impl<L: Log> RecordedFs<L> {
     }
 
     fn remove(&self, call: &Call<'_>, at: At<'_>, flags: AtFlags) -> Result<(), FsError> {
-        check_name(self.log(), at.name)?;
+        check_name(at.name)?;
         let above = self.node(at.parent)?;
         let place = Place {
-            parent: above.fnode,
+            parent: above.fnode(),
             name: at.name,
         };
         let reservation = self.reserve(call, &Mutation::Unlink { at: place })?;
-        let touched = self.reserve_attributes(call, above.fnode)?;
+        let touched = self.reserve_attributes(call, above.fnode())?;
 
         let mut names = self.names();
         let directory = names.descriptor(self.backing(), at.parent)?;
@@ -63,9 +63,7 @@ impl<L: Log> RecordedFs<L> {
         let mut locked = Locked::all([Some(&above), node.as_ref()]);
         rustix::fs::unlinkat(&directory, at.name, flags)?;
         if self.log().fnode_at(place).is_some() {
-            let _same = self
-                .log()
-                .record(reservation, &Mutation::Unlink { at: place });
+            self.record(reservation, &Mutation::Unlink { at: place });
         }
         self.record_directory(touched, &above, &directory)?;
         let is_gone = is_gone(&child, node.as_deref())?;
@@ -88,16 +86,16 @@ impl<L: Log> RecordedFs<L> {
         if flags.contains(RenameFlags::WHITEOUT) {
             return Err(Errno::INVAL.into());
         }
-        check_name(self.log(), from.name)?;
-        check_name(self.log(), to.name)?;
+        check_name(from.name)?;
+        check_name(to.name)?;
         let (below, above) = (self.node(from.parent)?, self.node(to.parent)?);
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         let place_from = Place {
-            parent: below.fnode,
+            parent: below.fnode(),
             name: from.name,
         };
         let place_to = Place {
-            parent: above.fnode,
+            parent: above.fnode(),
             name: to.name,
         };
         let mutation = Mutation::Rename {
@@ -106,8 +104,8 @@ impl<L: Log> RecordedFs<L> {
             exchange,
         };
         let reservation = self.reserve(call, &mutation)?;
-        let touched_from = self.reserve_attributes(call, below.fnode)?;
-        let touched_to = self.reserve_attributes(call, above.fnode)?;
+        let touched_from = self.reserve_attributes(call, below.fnode())?;
+        let touched_to = self.reserve_attributes(call, above.fnode())?;
 
         let mut names = self.names();
         let from_directory = names.descriptor(self.backing(), from.parent)?;
@@ -139,7 +137,7 @@ impl<L: Log> RecordedFs<L> {
             return Err(Errno::XDEV.into());
         }
         rustix::fs::renameat_with(&from_directory, from.name, &to_directory, to.name, flags)?;
-        let _same = self.log().record(reservation, &mutation);
+        self.record(reservation, &mutation);
         self.record_directory(touched_from, &below, &from_directory)?;
         if from.parent != to.parent {
             self.record_directory(touched_to, &above, &to_directory)?;

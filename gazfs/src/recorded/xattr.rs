@@ -73,10 +73,13 @@ impl<L: Log> RecordedFs<L> {
         mode: SetMode,
     ) -> Result<(), FsError> {
         let node = self.node(ino)?;
-        let fnode = node.fnode;
-        let mutation = Mutation::SetXattr { fnode, name, value };
-        let reservation = self.reserve(call, &mutation)?;
-        let mode_changed = self.reserve_attributes(call, fnode)?;
+        let mutation = || Mutation::SetXattr {
+            fnode: node.fnode(),
+            name,
+            value,
+        };
+        let reservation = self.reserve(call, &mutation())?;
+        let mode_changed = self.reserve_attributes(call, node.fnode())?;
         let (path, descriptor) = self.xattr_path(&node)?;
 
         let mut state = node.lock();
@@ -90,10 +93,11 @@ impl<L: Log> RecordedFs<L> {
         }
         // Access rights that say no more than a mode are not kept: then there is no attribute.
         if name == ACCESS_ACL.as_bytes() && get(&path, name, path.is_link).is_err() {
+            let fnode = node.fnode();
             let removal = Mutation::RemoveXattr { fnode, name };
-            let _same = self.log().record(reservation, &removal);
+            self.record(reservation, &removal);
         } else {
-            let _same = self.log().record(reservation, &mutation);
+            self.record(reservation, &mutation());
         }
         self.record_mode(mode_changed, &node, before, &descriptor)
     }
@@ -101,10 +105,12 @@ impl<L: Log> RecordedFs<L> {
     /// Removes an attribute.
     pub fn remove_xattr(&self, call: &Call<'_>, ino: Ino, name: &[u8]) -> Result<(), FsError> {
         let node = self.node(ino)?;
-        let fnode = node.fnode;
-        let mutation = Mutation::RemoveXattr { fnode, name };
-        let reservation = self.reserve(call, &mutation)?;
-        let mode_changed = self.reserve_attributes(call, fnode)?;
+        let mutation = || Mutation::RemoveXattr {
+            fnode: node.fnode(),
+            name,
+        };
+        let reservation = self.reserve(call, &mutation())?;
+        let mode_changed = self.reserve_attributes(call, node.fnode())?;
         let (path, descriptor) = self.xattr_path(&node)?;
 
         let mut state = node.lock();
@@ -114,7 +120,7 @@ impl<L: Log> RecordedFs<L> {
         if !state.is_recorded {
             return Ok(());
         }
-        let _same = self.log().record(reservation, &mutation);
+        self.record(reservation, &mutation());
         self.record_mode(mode_changed, &node, before, &descriptor)
     }
 

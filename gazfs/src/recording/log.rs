@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gazette_recoverylog::{
-    fsm::{Fnode, Mutation, Place},
+    fsm::{Fnode, Mutation, Place, Refusal},
     recorder::{Fault, Hold, Recorder, Reservation, State},
 };
+use rustix::io::Errno;
 
 use super::FsyncWaits;
-use crate::recorded::log::{Ended, Hold as FsHold, Log};
+use crate::recorded::log::{Content, Ended, Hold as FsHold, Log, Recorded};
 
 /// A recorder, as the file system sees it. Clones are the same.
 #[derive(Debug, Clone)]
@@ -79,9 +80,17 @@ impl Log for RecorderLog {
             .map_err(hold)
     }
 
-    fn record(&self, reservation: Reservation, mutation: &Mutation<'_>) -> Fnode {
-        let recorded = self.recorder.record(reservation, mutation, &mut |_, _| 0);
-        recorded.fnode.unwrap_or_default()
+    fn record(
+        &self,
+        reservation: Reservation,
+        mutation: &Mutation<'_>,
+        content: &mut Content<'_>,
+    ) -> Recorded {
+        let recorded = self.recorder.record(reservation, mutation, content);
+        Recorded {
+            fnode: recorded.fnode,
+            replaced: recorded.replaced,
+        }
     }
 
     fn barrier(&self, done: Box<dyn FnOnce(Result<(), Ended>) + Send>) {
@@ -129,6 +138,18 @@ fn hold(hold: Hold) -> FsHold {
         Hold::GivenUp => FsHold::GivenUp,
         Hold::NoSpace => FsHold::NoSpace,
         Hold::Failed(Fault::TimedOut { .. }) => FsHold::TimedOut,
-        Hold::Fenced(_) | Hold::Failed(_) | Hold::Refused(_) => FsHold::Ended,
+        Hold::Refused(refusal) => FsHold::Refused(errno(&refusal)),
+        Hold::Fenced(_) | Hold::Failed(_) => FsHold::Ended,
+    }
+}
+
+/// What a program sees of a mutation that a log cannot say. Of what is on another file system programs
+/// make a copy.
+fn errno(refusal: &Refusal) -> Errno {
+    match refusal {
+        Refusal::Name(_) => Errno::INVAL,
+        Refusal::SpecialFile | Refusal::Property => Errno::PERM,
+        Refusal::DirectoryTooLarge => Errno::XDEV,
+        Refusal::TooLarge(_) => Errno::FBIG,
     }
 }

@@ -240,7 +240,7 @@ fn run(seed: u64, count: u32) {
 
 #[test]
 fn random_operations_do_what_they_do_in_a_bare_directory() {
-    for seed in 1..=6 {
-        run(seed * 0x9e37_79b9_7f4a_7c15, 1500);
+    for seed in 1..=6_u64 {
+        run(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), 1500);
     }
 }

@@ -249,11 +249,12 @@ impl Replayed {
             let is_there = data.contains(page) || bytes.iter().all(|byte| *byte == 0);
             assert!(is_there, "page {page} of {name} is missing");
         }
-        for page in data {
-            assert!(
-                self.pages.contains_key(&page),
-                "page {page} of {name} should be a hole"
-            );
+        // Space that was taken without content is not recorded, and looks like zeros.
+        if holes == Holes::Exact {
+            for page in data {
+                let is_recorded = self.pages.contains_key(&page);
+                assert!(is_recorded, "page {page} of {name} should be a hole");
+            }
         }
     }
 }
