@@ -129,6 +129,12 @@ async fn survey_store(store: &Arc<ActiveStore>, journal: &str) -> Result<Survey,
 }
 
 async fn survey_brokers(client: &Client, journal: &str) -> Result<Survey, SourceError> {
+    // Of a journal that does not exist, appends would be tried for a while.
+    if client.get_journal(journal).await?.is_none() {
+        return Err(SourceError::NoJournal {
+            journal: journal.to_owned(),
+        });
+    }
     let (head, is_head_exact) = head(client, journal).await?;
     let request = FragmentsRequest {
         journal: journal.to_owned(),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gazette_recoverylog_fsm::{
-    Applied, Body, Change, DecodedOp, Event, Fnode, Fsm, FsmError, FsmHints, Mark, Mode, OpError, OpExtent,
-    OpReader, SizeChange, Timestamp, Tree, Unfinished,
+    Applied, Body, Change, DecodedOp, Event, Fnode, Fsm, FsmError, FsmHints, Mark, Mode, OpError,
+    OpExtent, OpReader, SizeChange, Timestamp, Tree, Unfinished,
 };
 
 use super::{

@@ -59,6 +59,7 @@ impl Player {
             Point::Head | Point::Offset(_) => None,
         };
         playback.set_limit(start.limit, start.is_head, until);
+        playback.progress.time = start.time;
         Ok(playback)
     }
 

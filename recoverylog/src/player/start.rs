@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use gazette_protocol::labels;
-use gazette_recoverylog_fsm::{Fsm, FsmHints, Mode};
+use gazette_recoverylog_fsm::{Fsm, FsmHints, Mode, Timestamp};
 
 use super::{
     error::{HintsFault, Missing, Nearest, NeededBy, RecoverError},
@@ -23,6 +23,8 @@ use crate::{
 pub(super) struct Start {
     pub(super) hints: FsmHints,
     pub(super) hints_use: HintsUse,
+    /// Time of the last append that the hints tell of.
+    pub(super) time: Option<Timestamp>,
     /// Mode of the log, as its label says it.
     pub(super) mode: Option<Mode>,
     pub(super) surveys: BTreeMap<Arc<str>, Survey>,
@@ -55,7 +57,12 @@ pub(super) async fn find(
         }
         Point::Offset(offset) => offset,
     };
-    let (hints, hints_use, hinted_to) = choose(source, log, point, choice).await?;
+    let Chosen {
+        hints,
+        hints_use,
+        offset: hinted_to,
+        time,
+    } = choose(source, log, point, choice).await?;
     let mut surveys = BTreeMap::from([(Arc::from(log), survey)]);
     let fsm = Fsm::new(&hints).map_err(|cause| fault(log, cause.into()))?;
     for segment in fsm.hinted_segments().iter() {
@@ -81,6 +88,7 @@ pub(super) async fn find(
     let start = Start {
         hints,
         hints_use,
+        time,
         mode,
         surveys,
         legs,
@@ -125,13 +133,34 @@ impl Start {
     }
 }
 
-/// Returns the hints to start with, which they are, and up to where they tell of the log.
+/// Hints to start with.
+struct Chosen {
+    hints: FsmHints,
+    hints_use: HintsUse,
+    /// Up to where they tell of the log.
+    offset: i64,
+    /// Up to when.
+    time: Option<Timestamp>,
+}
+
+impl Chosen {
+    fn new(hints: FsmHints, hints_use: HintsUse) -> Self {
+        Self {
+            hints,
+            hints_use,
+            offset: 0,
+            time: None,
+        }
+    }
+}
+
+/// Chooses hints.
 async fn choose(
     source: &Source,
     log: &str,
     point: Point,
     choice: &HintsChoice,
-) -> Result<(FsmHints, HintsUse, i64), RecoverError> {
+) -> Result<Chosen, RecoverError> {
     let none = || FsmHints::of_log(log);
     let wanted = match point {
         Point::Head => HintsPoint::Head,
@@ -139,11 +168,16 @@ async fn choose(
         Point::Time(time) => HintsPoint::Time(time),
     };
     match choice {
-        HintsChoice::Never => Ok((none(), HintsUse::NotAsked, 0)),
-        HintsChoice::These(hints) => Ok(((**hints).clone(), HintsUse::Given, 0)),
+        HintsChoice::Never => Ok(Chosen::new(none(), HintsUse::NotAsked)),
+        HintsChoice::These(hints) => Ok(Chosen::new((**hints).clone(), HintsUse::Given)),
         HintsChoice::Newest => match newest_hints(source, log, wanted).await {
-            Ok(Some(found)) => Ok((found.hints, HintsUse::Of(found.offset), found.offset)),
-            Ok(None) => Ok((none(), HintsUse::None, 0)),
+            Ok(Some(found)) => Ok(Chosen {
+                hints: found.hints,
+                hints_use: HintsUse::Of(found.offset),
+                offset: found.offset,
+                time: Some(found.time),
+            }),
+            Ok(None) => Ok(Chosen::new(none(), HintsUse::None)),
             Err(HintsHomeError::Source(error)) => Err(error.into()),
             Err(error) => Err(fault(log, HintsFault::Undecodable(error.to_string()))),
         },
