@@ -61,8 +61,8 @@ impl SparseContent {
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         for (at, byte) in (offset..).zip(bytes) {
             let block = self.blocks.entry(at / BLOCK_BYTES);
-            let block = block.or_insert_with(|| vec![0; BLOCK_BYTES as usize]);
-            block[(at % BLOCK_BYTES) as usize] = *byte;
+            let block = block.or_insert_with(|| vec![0; small(BLOCK_BYTES)]);
+            block[small(at % BLOCK_BYTES)] = *byte;
         }
         if !bytes.is_empty() {
             self.size = self.size.max(offset + bytes.len() as u64);
@@ -101,11 +101,16 @@ impl SparseContent {
             let from = begin.clamp(first, first + BLOCK_BYTES) - first;
             let to = end.clamp(first, first + BLOCK_BYTES) - first;
             if from < to {
-                block[from as usize..to as usize].fill(0);
+                block[small(from)..small(to)].fill(0);
             }
             true
         });
     }
+}
+
+/// Takes an offset in a block.
+fn small(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
 }
 
 /// A file as a path shows it.
@@ -185,10 +190,11 @@ impl MemoryImage {
         loop {
             match reader.next_event() {
                 Event::NeedMore => {
-                    return match reader.unfinished() {
-                        Unfinished::Nothing => Ok(()),
-                        other => Err(ImageError::Unfinished(other)),
-                    };
+                    let unfinished = reader.unfinished();
+                    if unfinished == Unfinished::Nothing {
+                        return Ok(());
+                    }
+                    return Err(ImageError::Unfinished(unfinished));
                 }
                 Event::Desync { .. } => {}
                 Event::Damaged { begin, error, .. } => {

@@ -61,7 +61,9 @@ impl Value {
     pub(crate) fn uint64(self, field: u32) -> Result<u64, ProtoError> {
         match self {
             Self::Varint(value) => Ok(value),
-            other => Err(ProtoError::FieldType(field, other.wire_type())),
+            other @ (Self::Fixed64(_) | Self::Fixed32(_) | Self::Bytes(_)) => {
+                Err(ProtoError::FieldType(field, other.wire_type()))
+            }
         }
     }
 
@@ -81,21 +83,27 @@ impl Value {
     pub(crate) fn fixed32(self, field: u32) -> Result<u32, ProtoError> {
         match self {
             Self::Fixed32(value) => Ok(value),
-            other => Err(ProtoError::FieldType(field, other.wire_type())),
+            other @ (Self::Varint(_) | Self::Fixed64(_) | Self::Bytes(_)) => {
+                Err(ProtoError::FieldType(field, other.wire_type()))
+            }
         }
     }
 
     pub(crate) fn sfixed64(self, field: u32) -> Result<i64, ProtoError> {
         match self {
             Self::Fixed64(value) => Ok(value.cast_signed()),
-            other => Err(ProtoError::FieldType(field, other.wire_type())),
+            other @ (Self::Varint(_) | Self::Fixed32(_) | Self::Bytes(_)) => {
+                Err(ProtoError::FieldType(field, other.wire_type()))
+            }
         }
     }
 
     pub(crate) fn bytes(self, field: u32) -> Result<Bytes, ProtoError> {
         match self {
             Self::Bytes(value) => Ok(value),
-            other => Err(ProtoError::FieldType(field, other.wire_type())),
+            other @ (Self::Varint(_) | Self::Fixed64(_) | Self::Fixed32(_)) => {
+                Err(ProtoError::FieldType(field, other.wire_type()))
+            }
         }
     }
 }
@@ -128,7 +136,6 @@ fn tag(bytes: &mut Bytes) -> Result<(u32, u8), ProtoError> {
     if field == 0 || field > i32::MAX.cast_unsigned() {
         return Err(ProtoError::Tag);
     }
-    #[expect(clippy::cast_possible_truncation, reason = "three bits")]
     Ok((field, (tag & 7) as u8))
 }
 

@@ -198,12 +198,11 @@ impl OpReader {
         loop {
             let event = match self.state {
                 State::Header { junk_since } => self.read_header(junk_since),
-                State::Frame { begin, length } => self.read_frame(begin, length),
+                State::Frame { begin, length } => Some(self.read_frame(begin, length)),
                 State::Content(_) => self.read_content(),
             };
-            match event {
-                Some(event) => return event,
-                None => {}
+            if let Some(event) = event {
+                return event;
             }
         }
     }
@@ -213,7 +212,7 @@ impl OpReader {
         let Some(header) = self.take_header() else {
             return Some(Event::NeedMore);
         };
-        let begin = self.offset - FRAME_HEADER_BYTES as i64;
+        let begin = self.offset - signed(FRAME_HEADER_BYTES);
         let (magic, mut length) = header.split_at(FRAME_MAGIC.len());
         if magic != FRAME_MAGIC {
             self.skip_junk(begin, junk_since, &header);
@@ -226,7 +225,7 @@ impl OpReader {
             if junk_since.is_none() {
                 return Some(Event::Damaged {
                     begin,
-                    end: begin + FRAME_MAGIC.len() as i64,
+                    end: begin + signed(FRAME_MAGIC.len()),
                     error: OpError::FrameTooLong(length),
                 });
             }
@@ -255,7 +254,7 @@ impl OpReader {
         back.copy_from_slice(&self.input[..missing]);
         self.partial.clear();
         self.input.advance(missing);
-        self.offset += FRAME_HEADER_BYTES as i64;
+        self.offset += signed(FRAME_HEADER_BYTES);
         Some(header)
     }
 
@@ -275,19 +274,19 @@ impl OpReader {
             let junk = self.input.iter().position(|byte| *byte == FRAME_MAGIC[0]);
             let junk = junk.unwrap_or(self.input.len());
             self.input.advance(junk);
-            self.offset += junk as i64;
+            self.offset += signed(junk);
         } else {
-            self.offset -= rest.len() as i64;
+            self.offset -= signed(rest.len());
             self.partial.extend_from_slice(rest);
         }
     }
 
-    fn read_frame(&mut self, begin: i64, length: usize) -> Option<Event> {
+    fn read_frame(&mut self, begin: i64, length: usize) -> Event {
         let missing = length - self.partial.len();
         if self.input.len() < missing {
             self.partial.extend_from_slice(&self.input);
             self.input.clear();
-            return Some(Event::NeedMore);
+            return Event::NeedMore;
         }
         let payload = if self.partial.is_empty() {
             self.input.split_to(length)
@@ -296,18 +295,18 @@ impl OpReader {
             self.input.advance(missing);
             self.partial.split().freeze()
         };
-        self.offset += length as i64;
+        self.offset += signed(length);
         let frame_end = self.offset;
         self.state = State::Header { junk_since: None };
         let payload_for_chain = payload.clone();
         let op = match RecordedOp::decode(payload) {
             Ok(op) => op,
             Err(error) => {
-                return Some(Event::Damaged {
+                return Event::Damaged {
                     begin,
                     end: frame_end,
                     error,
-                });
+                };
             }
         };
         let content = op.content_length();
@@ -315,11 +314,11 @@ impl OpReader {
             Some(end) if content >= 0 => end,
             _ => {
                 let error = OpError::Range;
-                return Some(Event::Damaged {
+                return Event::Damaged {
                     begin,
                     end: frame_end,
                     error,
-                });
+                };
             }
         };
         if content > 0 {
@@ -330,18 +329,23 @@ impl OpReader {
                     expected: write.crc32c,
                     actual: 0,
                 }),
-                _ => None,
+                Body::NoOp { .. }
+                | Body::Create { .. }
+                | Body::Link { .. }
+                | Body::Unlink { .. }
+                | Body::Change { .. }
+                | Body::Property { .. } => None,
             };
             self.state = State::Content(Pending { begin, end, target });
         }
         let next_checksum = chain(op.checksum, &payload_for_chain);
-        Some(Event::Op(DecodedOp {
+        Event::Op(DecodedOp {
             op,
             next_checksum,
             begin,
             frame_end,
             end,
-        }))
+        })
     }
 
     fn read_content(&mut self) -> Option<Event> {
@@ -366,11 +370,11 @@ impl OpReader {
         }
         let here = usize::try_from(missing).map_or(self.input.len(), |m| m.min(self.input.len()));
         let bytes = self.input.split_to(here);
-        self.offset += here as i64;
-        let last = here as i64 == missing;
+        self.offset += signed(here);
+        let last = signed(here) == missing;
         let target = pending.target.as_mut()?;
         let offset = target.offset;
-        target.offset = target.offset.saturating_add(here as i64);
+        target.offset = target.offset.saturating_add(signed(here));
         if target.expected.is_some() {
             target.actual = crc32c::crc32c_append(target.actual, &bytes);
         }
@@ -381,6 +385,11 @@ impl OpReader {
             last,
         })
     }
+}
+
+/// Lengths of what is in memory fit.
+fn signed(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -132,14 +132,11 @@ impl SegmentSet {
         // Only neighbours can be concerned: those before are disjoint from it and from each other.
         let mut current = segment;
         let mut begin = position;
-        if let Some(index) = position.checked_sub(1) {
-            match reduce(&self.segments[index], &current)? {
-                Some(merged) => {
-                    current = merged;
-                    begin = index;
-                }
-                None => {}
-            }
+        if let Some(index) = position.checked_sub(1)
+            && let Some(merged) = reduce(&self.segments[index], &current)?
+        {
+            current = merged;
+            begin = index;
         }
         let mut end = position;
         while let Some(next) = self.segments.get(end) {

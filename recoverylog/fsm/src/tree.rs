@@ -196,21 +196,17 @@ impl Tree {
                 .then(|| (self.as_parent(parent), name)),
             Target::Path(names) => self.make_place(names),
         };
-        match place {
-            Some((parent, name)) => {
-                if let Some(directory) = self.directories.get_mut(&parent) {
-                    directory.entries.insert(name.clone(), fnode);
-                }
-                if let Some(node) = self.nodes.get_mut(&fnode) {
-                    node.links.insert((parent, name));
-                }
-            }
-            None => {
-                self.aside.insert(at.clone(), fnode);
-                if let Some(node) = self.nodes.get_mut(&fnode) {
-                    node.aside += 1;
-                }
-            }
+        let Some(node) = self.nodes.get_mut(&fnode) else {
+            return Err(TreeError::Unknown(fnode));
+        };
+        if let Some((parent, name)) = place
+            && let Some(directory) = self.directories.get_mut(&parent)
+        {
+            directory.entries.insert(name.clone(), fnode);
+            node.links.insert((parent, name));
+        } else {
+            self.aside.insert(at.clone(), fnode);
+            node.aside += 1;
         }
         Ok(())
     }

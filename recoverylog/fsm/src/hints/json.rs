@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{FnodeSegments, FsmHints, HintsError, Property, Segment, empty_segment};
+use super::{FnodeSegments, FsmHints, HintsError, Property, Segment};
 use crate::op::{mode_number, mode_of};
 use crate::{Fnode, Timestamp};
 
@@ -204,7 +204,6 @@ fn decode_segment(value: &Value) -> Result<Segment, HintsError> {
         last_seq_no: number(members, "last_seq_no")?,
         last_offset: number(members, "last_offset")?,
         log: log(members)?,
-        ..empty_segment()
     })
 }
 

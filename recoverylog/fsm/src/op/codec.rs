@@ -310,7 +310,11 @@ pub(super) fn decode(mut bytes: Bytes) -> Result<RecordedOp, OpError> {
     let body = body(&mut raw)?;
     let stray_content = match &body {
         Body::Write(_) | Body::Change { .. } => 0,
-        _ => stray,
+        Body::NoOp { .. }
+        | Body::Create { .. }
+        | Body::Link { .. }
+        | Body::Unlink { .. }
+        | Body::Property { .. } => stray,
     };
     Ok(RecordedOp {
         seq_no: raw.seq_no,

@@ -125,7 +125,11 @@ impl OpWriter {
         let says_mode = match &op.body {
             Body::NoOp { mark } => *mark == Some(Mark::Claim),
             Body::Create { at, .. } => *at == root(self.mode),
-            _ => false,
+            Body::Link { .. }
+            | Body::Unlink { .. }
+            | Body::Write(_)
+            | Body::Change { .. }
+            | Body::Property { .. } => false,
         };
         op.mode = (says_mode && self.mode == Mode::Native).then_some(self.mode);
         if self.open.is_empty() {

@@ -40,10 +40,12 @@ pub(super) fn hex(text: &str) -> Vec<u8> {
 }
 
 pub(super) fn sha1(bytes: &[u8]) -> String {
-    Sha1::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    for byte in Sha1::digest(bytes) {
+        write!(text, "{byte:02x}").unwrap();
+    }
+    text
 }
 
 pub(super) fn int(value: &Value, key: &str) -> i64 {
@@ -56,14 +58,14 @@ pub(super) fn uint32(value: &Value, key: &str) -> u32 {
 
 /// A text; if it is not UTF-8, its bytes are given beside the op.
 fn text(value: &Value, beside: &Value, key: &str) -> Bytes {
-    match &beside[format!("{key}_base64")] {
-        Value::Null => value[key]
+    match beside.get(format!("{key}_base64")) {
+        None => value[key]
             .as_str()
             .unwrap_or_default()
             .as_bytes()
             .to_vec()
             .into(),
-        encoded => base64(encoded).into(),
+        Some(encoded) => base64(encoded).into(),
     }
 }
 

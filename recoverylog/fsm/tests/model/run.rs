@@ -148,7 +148,7 @@ impl Run {
             27 => self.release(c, now),
             28 | 29 => self.seal(),
             30 => self.acknowledge(),
-            31 if c % 4 == 0 => self.take_over(d, now),
+            31 if c.is_multiple_of(4) => self.take_over(d, now),
             _ => {}
         }
     }
@@ -240,7 +240,7 @@ impl Run {
 
     fn content(&mut self, step: &Step, id: usize, pick: usize, now: Timestamp) {
         let size = self.files.files[id].content.len();
-        let offset = if pick % 2 == 0 {
+        let offset = if pick.is_multiple_of(2) {
             size
         } else {
             step.offset as usize
@@ -257,7 +257,7 @@ impl Run {
             mtime: now,
         };
         self.mutate(&write, id, now, |files| {
-            files.files[id].write(offset, &data, now)
+            files.files[id].write(offset, &data, now);
         });
     }
 
@@ -289,7 +289,7 @@ impl Run {
             mtime: now,
         };
         self.mutate(&mutation, id, now, |files| {
-            files.files[id].size(change, now)
+            files.files[id].size(change, now);
         });
     }
 
@@ -376,11 +376,11 @@ impl Run {
 
     fn attributes(&mut self, id: usize, pick: usize, now: Timestamp) {
         let change = AttributeChange {
-            mode: (pick % 2 == 0).then_some(pick as u32),
-            uid: (pick % 3 == 0).then_some(7),
-            gid: (pick % 5 == 0).then_some(0),
-            atime: (pick % 7 == 0).then_some(now),
-            mtime: (pick % 11 == 0).then_some(Timestamp {
+            mode: (pick.is_multiple_of(2)).then_some(pick as u32),
+            uid: (pick.is_multiple_of(3)).then_some(7),
+            gid: (pick.is_multiple_of(5)).then_some(0),
+            atime: (pick.is_multiple_of(7)).then_some(now),
+            mtime: (pick.is_multiple_of(11)).then_some(Timestamp {
                 seconds: -3,
                 nanos: 999_999_999,
             }),
@@ -390,14 +390,14 @@ impl Run {
             change,
         };
         self.mutate(&mutation, id, now, |files| {
-            files.files[id].attributes(change)
+            files.files[id].attributes(change);
         });
     }
 
     fn xattrs(&mut self, id: usize, name: &[u8], pick: usize, now: Timestamp) {
         let name = [b"user.", name].concat();
         let fnode = self.fnodes[id];
-        if pick % 3 == 0 {
+        if pick.is_multiple_of(3) {
             self.mutate(
                 &Mutation::RemoveXattr { fnode, name: &name },
                 id,

@@ -1,12 +1,14 @@
 //! Random sequences of file operations, recorded, and compared with a naive model at every prefix.
 
-#![allow(missing_docs, reason = "a test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "a test fails by panicking, and its numbers are small"
+)]
 
-#[path = "model/base_reader.rs"]
 mod base_reader;
-#[path = "model/files.rs"]
 mod files;
-#[path = "model/run.rs"]
 mod run;
 
 use gazette_recoverylog_fsm::Mode;
