@@ -7,7 +7,7 @@ use gazette_journal::{
     fragment::spool::{Completed, Rebuild, Spool, SpoolError},
 };
 use gazette_protocol::{CompressionCodec, Fragment, LabelSet};
-use gazette_wal::{RecoveredJournal, RecoveredSpool, SpoolFile};
+use gazette_wal::{Corruption, RecoveredJournal, RecoveredSpool, SpoolFile};
 
 use super::{Phase, Replica, Turn, TurnGuard};
 
@@ -21,6 +21,8 @@ enum BeginError {
     Read { path: String, cause: std::io::Error },
     #[error("recover spool {path}: {cause}")]
     Spool { path: String, cause: SpoolError },
+    #[error("recover spool {} at byte {}: {}", .0.path.display(), .0.offset, .0.cause)]
+    Damaged(Corruption),
 }
 
 impl Replica {
@@ -106,6 +108,9 @@ impl Replica {
 }
 
 fn rebuild(spool: RecoveredSpool) -> Result<Spool, BeginError> {
+    if let Some(damage) = spool.damage {
+        return Err(BeginError::Damaged(damage));
+    }
     let path = spool.file.path().display().to_string();
     let mut left = spool.fragment.content_length().unsigned_abs();
     let registers = LabelSet::clone(&spool.registers);

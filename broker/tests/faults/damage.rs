@@ -136,21 +136,50 @@ async fn a_spool_with_a_wrong_byte_stops_its_journal_only_and_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_spool_that_was_cut_is_named_and_nothing_is_changed() {
+async fn a_spool_that_was_cut_or_is_missing_stops_its_journal_only_and_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let (one, two) = two_journals(folder.path()).await;
+    let (one, mut two) = two_journals(folder.path()).await;
     let (spool, _) = find(&folder.path().join("spools"), &one[..64]);
     let whole = fs::read(&spool).unwrap();
-    fs::write(&spool, &whole[..LONG / 2]).unwrap();
-    let error = House::start(folder.path()).await.map(|_| ()).unwrap_err();
-    assert_clear(
-        &error.to_string(),
-        &["hurt/one", spool.to_str().unwrap(), "350000"],
-    );
-    fs::remove_file(&spool).unwrap();
-    let error = House::start(folder.path()).await.map(|_| ()).unwrap_err();
-    assert_clear(&error.to_string(), &["hurt/one", spool.to_str().unwrap()]);
+    let cut = || fs::write(&spool, &whole[..LONG / 2]);
+    let remove = || fs::remove_file(&spool);
+    let damages: [(&dyn Fn() -> std::io::Result<()>, &str); 2] =
+        [(&cut, "350000"), (&remove, "missing")];
+    for (damage, found) in damages {
+        damage().unwrap();
+        let house = House::start(folder.path()).await.unwrap();
+        let client = house.client();
+        let parts = ["hurt/one", spool.to_str().unwrap(), found];
+        let error = house::try_read(&client, "hurt/one", 0).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert_clear(&error.to_string(), &parts);
+        let error = house::try_append(&client, "hurt/one", "x")
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert_clear(&error.to_string(), &parts);
+        assert!(house::read(&client, "hurt/two").await == two);
+        house::append(&client, "hurt/two", "more").await;
+        two.extend_from_slice(b"more");
+        house.stop().await;
+    }
     fs::write(&spool, whole).unwrap();
+    let house = House::start(folder.path()).await.unwrap();
+    assert!(house::read(&house.client(), "hurt/one").await == one);
+    assert!(house::read(&house.client(), "hurt/two").await == two);
+    house.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_of_spools_that_is_empty_is_refused_and_nothing_is_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = two_journals(folder.path()).await;
+    let (spools, aside) = (folder.path().join("spools"), folder.path().join("aside"));
+    fs::rename(&spools, &aside).unwrap();
+    let error = House::start(folder.path()).await.map(|_| ()).unwrap_err();
+    assert_clear(&error.to_string(), &["hurt/one", spools.to_str().unwrap()]);
+    fs::remove_dir(&spools).unwrap();
+    fs::rename(&aside, &spools).unwrap();
     let house = House::start(folder.path()).await.unwrap();
     assert!(house::read(&house.client(), "hurt/one").await == one);
     assert!(house::read(&house.client(), "hurt/two").await == two);

@@ -15,6 +15,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{
     disk::Disk,
+    error::Corruption,
     error::{Failure, LogError, OpenError},
     format::{Checks, payload::Identity},
     journal::{Active, JournalLog},
@@ -53,8 +54,12 @@ pub struct RecoveredSpool {
     pub registers: Arc<LabelSet>,
     /// It was rolled: nothing is added to it, and it waits to be stored.
     pub complete: bool,
-    /// Its content, at least as long as the fragment. The caller compares the sum.
+    /// Its content, at least as long as the fragment unless it is damaged. The caller compares the
+    /// sum.
     pub file: SpoolFile,
+    /// Why its content is not all there. The spool stays in the log, and its file is left as it is:
+    /// if that is mended, all is there when the log is opened again.
+    pub damage: Option<Corruption>,
 }
 
 /// One acknowledged extent more of a spool.

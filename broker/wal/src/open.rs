@@ -1,7 +1,7 @@
 //! Opens a log: recovers, makes good what the spools lack, and begins a new run.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, Hasher, RandomState},
     io,
     path::{Path, PathBuf},
@@ -25,6 +25,7 @@ use crate::{
 };
 
 mod mend;
+mod rest;
 
 /// A log that is ready to run.
 #[derive(Debug)]
@@ -74,7 +75,8 @@ pub(crate) fn open(
         }
         .into());
     }
-    mend::mend(options, &*disk, &mut recovery)?;
+    mend::mend(options, &*disk, &mut recovery, spools.is_empty())?;
+    let mut damaged = std::mem::take(&mut recovery.damaged);
 
     let next_id = spools
         .last()
@@ -97,7 +99,7 @@ pub(crate) fn open(
     let ledger = recovery
         .ledger
         .map(|id, fragment, _| folder.existing(id, fragment.begin));
-    let journals = journals(&ledger);
+    let journals = journals(&ledger, &mut damaged);
     let live: BTreeSet<_> = ledger
         .journals()
         .values()
@@ -202,10 +204,14 @@ fn segments(
     Ok(segments)
 }
 
-fn journals(ledger: &Ledger<SpoolFile>) -> Vec<OpenedJournal> {
+fn journals(
+    ledger: &Ledger<SpoolFile>,
+    damaged: &mut BTreeMap<u64, Corruption>,
+) -> Vec<OpenedJournal> {
     let mut journals = Vec::new();
     for journal in ledger.journals().values() {
-        let spools = journal.spools.values().map(|spool| RecoveredSpool {
+        let spools = journal.spools.iter().map(|(id, spool)| RecoveredSpool {
+            damage: damaged.remove(id),
             fragment: Fragment {
                 journal: journal.identity.name.clone(),
                 ..spool.fragment.clone()

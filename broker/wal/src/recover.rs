@@ -50,6 +50,8 @@ pub(crate) struct SpoolWrites {
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     pub(crate) ledger: Ledger<SpoolWrites>,
+    /// Spools whose files lack what the log cannot give them.
+    pub(crate) damaged: BTreeMap<u64, Corruption>,
     /// No journal or spool of the log has this number or a greater one.
     pub(crate) next_id: u64,
     /// Not used before, nor is any greater one.

@@ -1,12 +1,15 @@
 //! Gives each spool file what the log has for it, and nothing else.
+//!
+//! A file that lacks more than the log has is damaged, which is the end of its journal only. It is
+//! left as it is, and what the log has for it is kept beside it.
 
 use std::{
     io::{self, IoSlice},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
-use super::failure;
+use super::{failure, rest};
 use crate::{
     disk::{Disk, DiskFile, OpenMode},
     error::{Corruption, CorruptionCause, OpenError},
@@ -27,39 +30,54 @@ struct Due {
     /// Length of what was acknowledged.
     length: u64,
     writes: SpoolWrites,
+    /// Some of the writes were kept from an earlier time, in this file.
+    rest: Option<PathBuf>,
 }
 
 /// Checks that the spool files have what they must have, writes what the log has for them, cuts
-/// what was not acknowledged, and syncs. Changes nothing where a file is damaged.
+/// what was not acknowledged, and syncs. Files that are damaged stay as they are, and are told in
+/// `recovery`; `found_none` says that there are no spool files at all, which is no damage of one.
 pub(super) fn mend(
     options: &Options,
     disk: &dyn Disk,
     recovery: &mut Recovery,
+    found_none: bool,
 ) -> Result<(), OpenError> {
+    let dir = &options.spool_dir;
+    let durable = options.durability == Durability::Durable;
+    let mut rests = rest::list(disk, dir).map_err(failure("list", dir))?;
     let mut due = Vec::new();
     let mut lost = Vec::new();
     let synced = recovery.synced;
     for (journal_id, journal) in recovery.ledger.journals_mut() {
         for (spool_id, spool) in &mut journal.spools {
-            let path = options.spool_dir.join(file_name(*spool_id));
-            let found = match disk
-                .open(&path, OpenMode::Existing)
-                .and_then(|file| file.len())
-            {
-                Ok(length) => Some(length),
-                Err(err) if err.kind() == io::ErrorKind::NotFound => None,
-                Err(err) => return Err(failure("open", &path)(err).into()),
-            };
-            let this = Due {
+            let path = dir.join(file_name(*spool_id));
+            let mut this = Due {
                 journal: journal.identity.name.clone(),
+                found: length(disk, &path).map_err(failure("open", &path))?,
                 path,
-                found,
                 length: spool.fragment.end.abs_diff(spool.fragment.begin),
                 writes: std::mem::take(&mut spool.extra),
+                rest: None,
             };
+            let is_in_log = !this.writes.writes.is_empty();
+            if rests.remove(spool_id) {
+                let path = rest::path(dir, *spool_id);
+                let kept = rest::read(disk, &path).map_err(failure("read", &path))?;
+                this.writes.writes.splice(0..0, kept);
+                this.rest = Some(path);
+            }
             match check(&this) {
                 Ok(()) => due.push(this),
-                Err(corruption) if synced => return Err(corruption.into()),
+                Err(corruption) if synced && found_none => return Err(corruption.into()),
+                Err(corruption) if synced => {
+                    if is_in_log {
+                        let path = rest::path(dir, *spool_id);
+                        rest::write(disk, &path, &this.writes.writes)
+                            .map_err(failure("write", &path))?;
+                    }
+                    recovery.damaged.insert(*spool_id, corruption);
+                }
                 Err(corruption) => {
                     // It was never synced, and a power cut was not promised to spare it.
                     tracing::warn!(err = %corruption, "spool is lost, the log was not synced");
@@ -76,7 +94,6 @@ pub(super) fn mend(
     due.retain(|this| {
         !synced || !this.writes.writes.is_empty() || this.found.is_some_and(|l| l > this.length)
     });
-    let durable = options.durability == Durability::Durable;
     for some in due.chunks(FILES_MAX) {
         let mut files = Vec::with_capacity(some.len());
         for this in some {
@@ -84,14 +101,28 @@ pub(super) fn mend(
         }
         if durable {
             disk.sync_files(&files)
-                .map_err(failure("sync spools in", &options.spool_dir))?;
+                .map_err(failure("sync spools in", dir))?;
         }
     }
     if durable {
-        let dir = &options.spool_dir;
         disk.sync_dir(dir).map_err(failure("sync", dir))?;
     }
+    // What was kept is in its place now, or its spool is gone.
+    let done = due.into_iter().filter_map(|this| this.rest);
+    for path in done.chain(rests.iter().map(|id| rest::path(dir, *id))) {
+        disk.unlink(&path).map_err(failure("remove", &path))?;
+    }
     Ok(())
+}
+
+/// The length of a file; nothing if there is none.
+fn length(disk: &dyn Disk, path: &Path) -> io::Result<Option<u64>> {
+    let opened = disk.open(path, OpenMode::Existing);
+    match opened.and_then(|file| file.len()) {
+        Ok(length) => Ok(Some(length)),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(err) => Err(err),
+    }
 }
 
 /// Whether the file, with the writes, has all bytes.

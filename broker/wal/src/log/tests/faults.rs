@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{model::World, *};
-use crate::disk::Crash;
+use crate::disk::{Crash, OpenMode};
 
 const STEPS: usize = 200;
 
@@ -204,7 +204,80 @@ fn too_many_registers_are_refused() {
 }
 
 #[test]
-fn damage_to_a_spool_is_named() {
+fn damage_to_a_spool_is_named_and_costs_nothing_else() {
+    let disk = SimDisk::new();
+    let (mut manual, _) = Manual::open(&options(), &disk, Planted::default()).unwrap();
+    let hurt = manual.log.open_journal("hurt/journal", 1);
+    let spool = hurt.create_spool(0);
+    append(&hurt, &spool, 0, &vec![1; 100_000])
+        .wait_for(&mut manual)
+        .unwrap();
+    append(&hurt, &spool, 100_000, b"end")
+        .wait_for(&mut manual)
+        .unwrap();
+    let path = spool.path().to_path_buf();
+    let rest = path.with_extension("spool.rest");
+    let well = manual.log.open_journal("well/journal", 2);
+    let other = well.create_spool(0);
+    append(&well, &other, 0, b"well")
+        .wait_for(&mut manual)
+        .unwrap();
+
+    // The first time the log has the end yet; later it does not, and has to be kept elsewhere.
+    let mut disk = disk.restart(Crash::Kill);
+    disk.damage(&path, vec![1; 99_999]).unwrap();
+    for _ in 0..3 {
+        disk = disk.restart(Crash::Kill);
+        let (mut manual, journals) = Manual::open(&options(), &disk, Planted::default()).unwrap();
+        let [hurt, well] = <[_; 2]>::try_from(journals).unwrap();
+        assert_eq!(
+            hurt.spools[0].damage.as_ref().unwrap().to_string(),
+            "recover /spools/0000000000000002.spool at byte 99999 (journal hurt/journal): the \
+             spool is 99999 bytes long, 100003 were acknowledged; next: restore the data folder \
+             from a copy, or move it away to start empty; content that is in a fragment store is \
+             safe there"
+        );
+        assert_eq!(disk.read(&path).unwrap().len(), 99_999);
+        assert!(disk.read(&rest).unwrap().ends_with(b"end"));
+        assert_eq!(well.spools[0].damage, None);
+        let spool = &well.spools[0].file;
+        let at = usize::try_from(well.end).unwrap();
+        for more in 0..100 {
+            append(&well.journal, spool, at + more * 1000, &[2; 1000])
+                .wait_for(&mut manual)
+                .unwrap();
+        }
+    }
+
+    disk = disk.restart(Crash::PowerCut { seed: 1 });
+    disk.unlink(&path).unwrap();
+    let (_, journals) = Manual::open(&options(), &disk, Planted::default()).unwrap();
+    let damage = journals[0].spools[0].damage.as_ref().unwrap();
+    assert!(
+        damage
+            .to_string()
+            .contains(": the spool is missing, 100003 bytes of it were"),
+        "{damage}"
+    );
+
+    // A copy of before the last append is enough.
+    disk = disk.restart(Crash::Kill);
+    let file = disk.open(&path, OpenMode::Create).unwrap();
+    file.write_at(0, &[io::IoSlice::new(&vec![1; 100_000])])
+        .unwrap();
+    file.sync_data().unwrap();
+    let (_, journals) = Manual::open(&options(), &disk, Planted::default()).unwrap();
+    assert_eq!(journals[0].spools[0].damage, None);
+    let mended = disk.restart(Crash::PowerCut { seed: 2 });
+    assert_eq!(
+        mended.read(&path).unwrap(),
+        [&vec![1; 100_000][..], b"end"].concat()
+    );
+    assert!(mended.read(&rest).is_err());
+}
+
+#[test]
+fn spools_that_are_all_gone_are_no_damage_of_one() {
     let disk = SimDisk::new();
     let (mut manual, _) = Manual::open(&options(), &disk, Planted::default()).unwrap();
     let journal = manual.log.open_journal("some/journal", 1);
@@ -212,20 +285,8 @@ fn damage_to_a_spool_is_named() {
     append(&journal, &spool, 0, &vec![1; 100_000])
         .wait_for(&mut manual)
         .unwrap();
-    let path = spool.path().to_path_buf();
-
     let disk = disk.restart(Crash::Kill);
-    disk.damage(&path, vec![1; 99_999]).unwrap();
-    let err = Manual::open(&options(), &disk, Planted::default())
-        .err()
-        .unwrap();
-    assert_eq!(
-        err.to_string(),
-        "recover /spools/0000000000000002.spool at byte 99999 (journal some/journal): the spool \
-         is 99999 bytes long, 100000 were acknowledged; next: restore the data folder from a \
-         copy, or move it away to start empty; content that is in a fragment store is safe there"
-    );
-    disk.unlink(&path).unwrap();
+    disk.unlink(spool.path()).unwrap();
     let err = Manual::open(&options(), &disk, Planted::default())
         .err()
         .unwrap();
