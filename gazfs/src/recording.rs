@@ -16,7 +16,10 @@ mod status;
 use std::{fs::File, os::unix::fs::PermissionsExt, path::PathBuf, sync::Arc, time::Duration};
 
 use gazette_client::Client;
-use gazette_recoverylog::{fsm::Mode, recorder::Recorder};
+use gazette_recoverylog::{
+    fsm::Mode,
+    recorder::{Recorder, Room},
+};
 use rustix::process::geteuid;
 use tokio_util::sync::CancellationToken;
 
@@ -110,9 +113,6 @@ pub struct Recording {
 #[derive(Debug, Clone)]
 struct Found {
     origin: Origin,
-    mode: Mode,
-    /// What was set aside at this start.
-    aside: Option<PathBuf>,
     /// Things that could not be restored.
     not_restored: u64,
     /// What a person should know.
@@ -152,6 +152,11 @@ impl Recording {
             tracing::warn!(point = %point.display(), err = %error, "keep programs from writing below the mount");
         }
         mounted
+    }
+
+    /// Tells how much room the log has, where its disk is known.
+    pub fn set_room(&self, room: Room) {
+        self.recorder.set_room(Some(room));
     }
 
     /// Waits until the log is not ours any more, or failed for good.

@@ -128,6 +128,18 @@ impl RecordingArgs {
     }
 }
 
+impl Default for TuningArgs {
+    fn default() -> Self {
+        Self {
+            fail_after: None,
+            max_pending: MAX_PENDING_BYTES,
+            mode: None,
+            fsync: FsyncArg::Log,
+            spec: None,
+        }
+    }
+}
+
 impl TuningArgs {
     /// The same, for a log and folders that are known.
     pub(super) fn options(
@@ -172,3 +184,6 @@ pub(super) fn access() -> Access {
         Access::Owner
     }
 }
+
+/// As the help says.
+const MAX_PENDING_BYTES: u64 = 64 << 20;

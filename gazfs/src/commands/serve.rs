@@ -17,6 +17,10 @@ pub(super) struct Ended {
 }
 
 impl Ended {
+    pub(super) fn new(status: ExitStatus, asked: Option<Asked>) -> Self {
+        Self { status, asked }
+    }
+
     /// Lets whoever asked for the end go on, and returns how it was.
     pub(super) fn release(self) -> ExitStatus {
         drop(self.asked);
@@ -102,14 +106,18 @@ async fn unmount_for(mut asked: Asked, fs: &JournalFs, mounted: &Mounted) -> Opt
 }
 
 fn tell_status(mut asked: Asked, fs: &JournalFs, mounted: &Mounted) {
-    let status = serde_json::json!({
+    asked.answer(journals_status(fs, mounted));
+}
+
+/// How a mount of journals is.
+pub(super) fn journals_status(fs: &JournalFs, mounted: &Mounted) -> serde_json::Value {
+    serde_json::json!({
         "kind": "journals",
         "mountpoint": mounted.point().to_string_lossy(),
         "pid": std::process::id(),
         "state": "serving",
         "pending_appends": fs.pending(),
-    });
-    asked.answer(status);
+    })
 }
 
 fn flush_for(mut asked: Asked, fs: &JournalFs) {
@@ -127,7 +135,7 @@ fn flush_for(mut asked: Asked, fs: &JournalFs) {
 }
 
 /// Unmounts also if somebody uses the mount, as the process ends now.
-async fn end(mounted: &Mounted) {
+pub(super) async fn end(mounted: &Mounted) {
     match mounted.unmount().await {
         Ok(()) => {}
         Err(MountError::Busy { .. }) => {
@@ -144,19 +152,19 @@ async fn end(mounted: &Mounted) {
 }
 
 fn report(failed: u64) -> Ended {
-    let status = if failed == 0 {
-        ExitStatus::Done
-    } else {
-        say_error(&format!("error: {}", failed_appends(failed)));
-        ExitStatus::Failed
-    };
-    Ended {
-        status,
-        asked: None,
-    }
+    Ended::new(report_appends(failed), None)
 }
 
-fn failed_appends(failed: u64) -> String {
+/// Says what was not told to any program.
+pub(super) fn report_appends(failed: u64) -> ExitStatus {
+    if failed == 0 {
+        return ExitStatus::Done;
+    }
+    say_error(&format!("error: {}", failed_appends(failed)));
+    ExitStatus::Failed
+}
+
+pub(super) fn failed_appends(failed: u64) -> String {
     format!(
         "{failed} appends failed that no program was told of; next: the log of the daemon says which"
     )

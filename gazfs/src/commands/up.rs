@@ -9,23 +9,32 @@ use std::{
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use gazette_broker::Durability;
+use gazette_client::Client;
 use gazette_process::{ExitStatus, ListenAddress, signals};
 
 use super::{
-    embedded::{self, Broker},
+    embedded,
     options::JournalArgs,
+    progress::Meter,
+    record::show_start,
+    recording_args::{TuningArgs, access},
     say,
-    serve::{Ended, serve},
 };
 use crate::{
     journals::{Ino, JournalFs},
     mount::{Control, Mounted, check, mount},
+    recording::Recording,
 };
+
+mod serve;
+
+use serve::House;
 
 #[derive(Debug, Args)]
 pub(super) struct UpArgs {
-    /// Folder for all of it: DIR/broker is the broker's, DIR/journals shows the journals, and
-    /// DIR/gazfs.sock is where gazctl and other mounts of this user reach it
+    /// Folder for all of it: DIR/journals shows the journals, DIR/data is a recorded directory
+    /// whose log is the journal recovery/data, DIR/broker is the broker's, DIR/work holds the
+    /// backing files, and DIR/gazfs.sock is where gazctl and other mounts of this user reach it
     dir: PathBuf,
 
     /// Let other machines in, too, without any authentication: `port`, or `host:port` of one
@@ -48,40 +57,55 @@ enum DurabilityArg {
     Replicated,
 }
 
+/// Where things are.
+#[derive(Debug)]
+struct Places {
+    broker: PathBuf,
+    socket: PathBuf,
+    journals: PathBuf,
+    data: PathBuf,
+    work: PathBuf,
+}
+
+impl Places {
+    fn of(dir: &Path) -> Self {
+        Self {
+            broker: dir.join("broker"),
+            socket: dir.join("gazfs.sock"),
+            journals: dir.join("journals"),
+            data: dir.join("data"),
+            work: dir.join("work"),
+        }
+    }
+}
+
 pub(super) async fn run(args: UpArgs) -> anyhow::Result<ExitStatus> {
     let shutdown = signals::shutdown_token().context("watch for signals")?;
     make_folder(&args.dir)?;
     let dir = fs::canonicalize(&args.dir).context("find the folder")?;
-    let (data, point) = (dir.join("broker"), dir.join("journals"));
-    make_folder(&data)?;
-    make_folder(&point)?;
+    let places = Places::of(&dir);
+    for folder in [&places.broker, &places.journals, &places.data] {
+        make_folder(folder)?;
+    }
     // Before anything is started, as most mistakes show here.
-    check(&point, Some(&data))?;
-    let options = args.journals.options(Some(data.clone()))?;
+    check(&places.journals, Some(&places.broker))?;
+    check(&places.data, Some(&places.work))?;
     let durability = match args.durability {
         DurabilityArg::Durable => Durability::Durable,
         DurabilityArg::Replicated => Durability::Replicated,
     };
-    let socket = dir.join("gazfs.sock");
-    let client = args.journals.client_options();
-    let listen = args.listen.as_ref();
-    let (client, broker) =
-        embedded::start(&data, socket.clone(), listen, durability, client).await?;
-    let show = async {
-        let fs = JournalFs::start(client, options).await?;
-        if fs.is_empty() {
-            // Something to write into: a shell makes files, but no folders.
-            fs.make_directory(Ino::ROOT, b"app")?;
-        }
-        let control = Control::listen().context("listen for gazfs umount")?;
-        let mounted = mount(&fs, &point, Some(&data), args.journals.access())?;
-        anyhow::Ok((fs, control, mounted))
-    };
-    let shown = show.await;
-    let ended = match shown {
-        Ok((fs, control, mounted)) => {
-            announce(&args, &socket, &mounted);
-            Ok(serve_with(&broker, &fs, mounted, control, shutdown).await)
+    let (client, broker) = embedded::start(
+        &places.broker,
+        places.socket.clone(),
+        args.listen.as_ref(),
+        durability,
+        args.journals.client_options(),
+    )
+    .await?;
+    let ended = match House::open(&args, &places, client, &shutdown).await {
+        Ok(house) => {
+            say(&announcement(&args, &places));
+            Ok(house.serve(&broker, &shutdown).await)
         }
         Err(error) => Err(error),
     };
@@ -99,55 +123,95 @@ pub(super) async fn run(args: UpArgs) -> anyhow::Result<ExitStatus> {
     Ok(ended.release())
 }
 
-/// Serves until the mount ends, somebody asks for it, or the broker fails for good.
-async fn serve_with(
-    broker: &Broker,
-    fs: &JournalFs,
-    mounted: Mounted,
-    control: Control,
-    shutdown: tokio_util::sync::CancellationToken,
-) -> Ended {
-    let stop = shutdown.child_token();
-    let failed = async {
-        broker.failed().await;
-        stop.cancel();
-        std::future::pending::<Ended>().await
-    };
-    tokio::select! {
-        biased;
-        ended = serve(fs, mounted, control, stop.clone()) => ended,
-        ended = failed => ended,
+impl House {
+    async fn open(
+        args: &UpArgs,
+        places: &Places,
+        client: Client,
+        shutdown: &tokio_util::sync::CancellationToken,
+    ) -> anyhow::Result<Self> {
+        let options = args.journals.options(Some(places.broker.clone()))?;
+        let fs = JournalFs::start(client.clone(), options).await?;
+        // Something to write into: a shell makes files, but no folders. It may be there.
+        let _there = fs.make_directory(Ino::ROOT, b"app");
+        let recording = TuningArgs::default().options(LOG, &places.data, places.work.clone())?;
+        let meter = Meter::new();
+        let show = meter.clone();
+        let recording = Recording::start(&client, recording, shutdown, move |progress| {
+            show_start(&show, progress);
+        });
+        let recording = recording.await;
+        meter.clear();
+        let recording = recording?;
+        let control = Control::listen().context("listen for gazfs umount")?;
+        let mounted = mount_both(&fs, &recording, args, places);
+        let (journals, data) = match mounted {
+            Ok(mounted) => mounted,
+            Err(error) => {
+                recording.end().await;
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            fs,
+            journals,
+            recording,
+            data,
+            control,
+            log_disk: places.broker.clone(),
+        })
     }
 }
 
-fn announce(args: &UpArgs, socket: &Path, mounted: &Mounted) {
-    let point = mounted.point().display();
+fn mount_both(
+    fs: &JournalFs,
+    recording: &Recording,
+    args: &UpArgs,
+    places: &Places,
+) -> anyhow::Result<(Mounted, Mounted)> {
+    let journals = mount(
+        fs,
+        &places.journals,
+        Some(&places.broker),
+        args.journals.access(),
+    )?;
+    let data = recording.mount(access())?;
+    Ok((journals, data))
+}
+
+fn announcement(args: &UpArgs, places: &Places) -> String {
+    let journals = places.journals.display();
     let promise = args.journals.promise();
     let durability = match args.durability {
-        DurabilityArg::Durable => {
-            format!("durable: {promise} is on the disk, and survives kill -9 and a power cut")
-        }
+        DurabilityArg::Durable => format!(
+            "durable: {promise}, and in data an fsync(2) that returned, is on the disk, and \
+             survives kill -9 and a power cut"
+        ),
         DurabilityArg::Replicated => format!(
-            "replicated, by this one broker: {promise} survives kill -9, but NOT a power cut"
+            "replicated, by this one broker: {promise}, and in data an fsync(2) that returned, \
+             survives kill -9, but NOT a power cut"
         ),
     };
     let listen = args
         .listen
         .as_ref()
         .map(|at| format!(", and {at} for anybody"));
-    say(&format!(
-        "journals at {point}\n\
+    format!(
+        "journals at {journals}\n\
+         recorded directory at {data}, its log is {LOG}\n\
          durability: {durability}\n\
          broker at unix://{socket}{}\n\
-         end it with Ctrl-C, or: gazfs umount {point}\n\
+         end it with Ctrl-C, or: gazfs umount {journals}\n\
          \n\
          try:\n\
-         \x20 echo hello >> {point}/app/log\n\
-         \x20 tail -f {point}/app/log\n\
+         \x20 echo hello >> {journals}/app/log\n\
+         \x20 tail -f {journals}/app/log\n\
+         \x20 gazfs recover --log {LOG} --to /tmp/copy --broker unix://{socket}\n\
          \x20 gazctl journals list --broker.address unix://{socket}\n",
         listen.unwrap_or_default(),
-        socket = socket.display(),
-    ));
+        data = places.data.display(),
+        socket = places.socket.display(),
+    )
 }
 
 /// Makes a folder, unless something has its name already: a dead mount cannot be looked at.
@@ -159,6 +223,9 @@ fn make_folder(path: &Path) -> anyhow::Result<()> {
         Ok(_) | Err(_) => Ok(()),
     }
 }
+
+/// Log of the recorded directory.
+const LOG: &str = "recovery/data";
 
 /// How long the broker may take to end: it has some seconds for uploads and for each of its parts.
 const STOP_TIMEOUT: Duration = Duration::from_mins(1);

@@ -4,12 +4,15 @@
 //! own, and one that needs a barrier, by whoever tells that it is done.
 
 mod convert;
+mod passing;
 mod waiting;
 
-use std::{cell::RefCell, ffi::OsStr, io, os::unix::ffi::OsStrExt, path::Path, time::SystemTime};
+use std::{
+    cell::RefCell, ffi::OsStr, io, os::unix::ffi::OsStrExt, path::Path, sync::Arc, time::SystemTime,
+};
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
+    AccessFlags, BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
     Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, PollEvents,
     PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
@@ -22,10 +25,12 @@ use self::{
         TTL, answer_attributes, answer_empty, answer_entry, answer_xattr, errno, file_attributes,
         file_type, ino, node_kind, open_flags, time,
     },
+    passing::{OpensBacking, Passing},
     waiting::{Waiting, Who},
 };
 use crate::recorded::{
-    Allocation, Call, Change, FsError, HandleId, Ino, Line, RecordedFs, Seek, SetMode, Write,
+    Allocation, Call, Change, FsError, HandleId, Ino, Line, OpenMode, Opened, RecordedFs, Seek,
+    SetMode, Write,
     log::Log,
 };
 
@@ -34,6 +39,7 @@ use crate::recorded::{
 pub struct Adapter<L: Log> {
     fs: RecordedFs<L>,
     waiting: Waiting,
+    passing: Arc<Passing>,
 }
 
 impl<L: Log> Adapter<L> {
@@ -42,6 +48,7 @@ impl<L: Log> Adapter<L> {
         Ok(Self {
             fs,
             waiting: Waiting::start()?,
+            passing: Arc::default(),
         })
     }
 
@@ -125,6 +132,13 @@ impl<L: Log> Filesystem for Adapter<L> {
                 tracing::debug!(?wanted, "the kernel does not offer it");
             }
         }
+        // Only a privileged daemon may hand files to the kernel, and not of each file system: the
+        // first attempt shows it.
+        let may_pass = config.set_max_stack_depth(1).is_ok()
+            && config
+                .add_capabilities(InitFlags::FUSE_PASSTHROUGH)
+                .is_ok();
+        self.fs.allow_passthrough(may_pass);
         // The nearest possible value is as good.
         let _nearest = config.set_max_write(WRITE_BYTES_MAX);
         let _nearest = config.set_max_background(BACKGROUND_MAX);
@@ -305,12 +319,23 @@ impl<L: Log> Filesystem for Adapter<L> {
 
     fn open(&self, request: &Request, node: INodeNo, flags: fuser::OpenFlags, reply: ReplyOpen) {
         let (node, flags) = (ino(node), open_flags(flags.0));
+        let (fs, passing) = (self.fs.clone(), Arc::clone(&self.passing));
         self.run(
             request,
             move |fs, call| fs.open(call, node, flags),
-            |opened| match opened {
-                Ok(opened) => reply.opened(FileHandle(opened.handle.0), FILE_FLAGS),
-                Err(error) => reply.error(errno(error)),
+            move |opened| {
+                let opened = match opened {
+                    Ok(opened) => opened,
+                    Err(error) => return reply.error(errno(error)),
+                };
+                let (opened, backing) = hand_over(&fs, &passing, node, opened, &reply);
+                let handle = FileHandle(opened.handle.0);
+                match backing {
+                    None => reply.opened(handle, fopen_flags(opened)),
+                    Some(backing) => {
+                        reply.opened_passthrough(handle, fopen_flags(opened), &backing);
+                    }
+                }
             },
         );
     }
@@ -326,21 +351,31 @@ impl<L: Log> Filesystem for Adapter<L> {
         reply: ReplyCreate,
     ) {
         let (parent, name, flags) = (ino(parent), name.to_owned(), open_flags(flags));
+        let (fs, passing) = (self.fs.clone(), Arc::clone(&self.passing));
         self.run(
             request,
             move |fs, call| {
                 let call = Call { umask, ..*call };
                 fs.create(&call, parent, name.as_bytes(), mode, flags)
             },
-            |created| match created {
-                Ok(created) => reply.created(
-                    &TTL,
-                    &file_attributes(&created.attributes),
-                    Generation(created.attributes.generation),
-                    FileHandle(created.opened.handle.0),
-                    FILE_FLAGS,
-                ),
-                Err(error) => reply.error(errno(error)),
+            move |created| {
+                let created = match created {
+                    Ok(created) => created,
+                    Err(error) => return reply.error(errno(error)),
+                };
+                let attributes = file_attributes(&created.attributes);
+                let generation = Generation(created.attributes.generation);
+                let node = created.attributes.ino;
+                let (opened, backing) = hand_over(&fs, &passing, node, created.opened, &reply);
+                let (handle, flags) = (FileHandle(opened.handle.0), fopen_flags(opened));
+                match backing {
+                    None => reply.created(&TTL, &attributes, generation, handle, flags),
+                    Some(backing) => {
+                        reply.created_passthrough(
+                            &TTL, &attributes, generation, handle, flags, &backing,
+                        );
+                    }
+                }
             },
         );
     }
@@ -395,7 +430,8 @@ impl<L: Log> Filesystem for Adapter<L> {
         let drops_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
         // After others the kernel asks for a barrier itself. O_SYNC contains the bit of O_DSYNC.
-        let needs_barrier = flags.contains(OFlags::DIRECT | OFlags::DSYNC);
+        let needs_barrier = flags.contains(OFlags::DSYNC)
+            && (flags.contains(OFlags::DIRECT) || self.fs.is_direct(handle));
         let write = move |fs: &RecordedFs<L>, call: &Call<'_>, data: &[u8]| {
             let write = Write {
                 handle,
@@ -445,7 +481,9 @@ impl<L: Log> Filesystem for Adapter<L> {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.fs.close(handle_id(handle));
+        let handle = handle_id(handle);
+        self.fs.close(handle);
+        self.passing.close(handle);
         reply.ok();
     }
 
@@ -700,6 +738,42 @@ impl<L: Log> Filesystem for Adapter<L> {
     }
 }
 
+/// Hands an open file over to the kernel, if that is its way. If the kernel does not take it, it goes
+/// through pages of this mount.
+fn hand_over<L: Log>(
+    fs: &RecordedFs<L>,
+    passing: &Passing,
+    node: Ino,
+    opened: Opened,
+    reply: &impl OpensBacking,
+) -> (Opened, Option<Arc<BackingId>>) {
+    if opened.mode != OpenMode::Passthrough {
+        return (opened, None);
+    }
+    let register = || {
+        let registered = fs.with_backing_file(opened.handle, |file| reply.register(file));
+        registered.unwrap_or_else(|error| Err(error.errno().into()))
+    };
+    match passing.open(node, opened.handle, register) {
+        Ok(backing) => (opened, Some(backing)),
+        Err(error) => {
+            tracing::info!(err = %error, "the kernel does not read backing files itself");
+            (fs.refuse_passthrough(opened), None)
+        }
+    }
+}
+
+/// Pages stay valid over open and close, as nobody else changes files. A close has nothing to wait
+/// for.
+fn fopen_flags(opened: Opened) -> FopenFlags {
+    let flags = FopenFlags::FOPEN_NOFLUSH;
+    match opened.mode {
+        OpenMode::Cached if opened.keeps_pages => flags | FopenFlags::FOPEN_KEEP_CACHE,
+        OpenMode::Cached | OpenMode::Passthrough => flags,
+        OpenMode::Direct => flags | FopenFlags::FOPEN_DIRECT_IO,
+    }
+}
+
 fn handle_id(handle: FileHandle) -> HandleId {
     HandleId(handle.0)
 }
@@ -708,10 +782,6 @@ thread_local! {
     /// The reader's buffer: a new one would be filled with zeros for each read.
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
-
-/// Pages stay valid over open and close, as nobody else changes files. A close has nothing to wait
-/// for.
-const FILE_FLAGS: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
 
 const DIRECTORY_FLAGS: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_CACHE_DIR);
 

@@ -105,7 +105,7 @@ impl<L: Log> RecordedFs<L> {
         let file = {
             let mut state = node.lock();
             let file = self.open_backing(&mut state, path, flags)?;
-            if state.opens == 0 {
+            if state.opens.is_empty() {
                 state.file = None;
             }
             file

@@ -20,6 +20,7 @@ use super::{
     log::Log,
     node::{BackingFile, Node},
     open::{OpenFlags, Opened},
+    open_mode::class,
     sqlite,
     xattr::{ACCESS_ACL, DEFAULT_ACL, get, path_for},
 };
@@ -66,19 +67,19 @@ impl<L: Log> RecordedFs<L> {
             Err(error) => Err(error),
             Ok(made) => {
                 let file = made.file.ok_or(Errno::IO)?;
-                {
-                    let mut state = made.node.lock();
-                    state.opens += 1;
-                    state.file = Some(BackingFile {
-                        descriptor: Arc::clone(&file),
-                        may_read: true,
-                        may_write: true,
-                    });
-                }
-                let handle = self.shared.handles.add(made.node, file);
+                let mut state = made.node.lock();
+                state.file = Some(BackingFile {
+                    descriptor: Arc::clone(&file),
+                    may_read: true,
+                    may_write: true,
+                });
+                let class = class(Some(name), made.node.is_left_out);
+                let opened =
+                    self.count_open(&made.node, &mut state, class, flags.may_write, &file);
+                drop(state);
                 Ok(Created {
                     attributes: made.attributes,
-                    opened: Opened { handle },
+                    opened,
                 })
             }
         }

@@ -9,7 +9,7 @@ use rustix::{
 };
 
 use super::{
-    attributes::Ino, error::FsError, fs::RecordedFs, handle::HandleId, log::Log, node::lock,
+    attributes::Ino, error::FsError, fs::RecordedFs, handle::HandleId, log::Log, node::lock, open_mode::OpenMode,
 };
 
 /// A line of a directory.
@@ -35,7 +35,8 @@ impl<L: Log> RecordedFs<L> {
         let path = self.descriptor(ino)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory: OwnedFd = self.backing().reopen(&*path, flags)?;
-        Ok(self.shared.handles.add(node, Arc::new(directory)))
+        let directory = Arc::new(directory);
+        Ok(self.shared.handles.add(node, directory, OpenMode::Cached))
     }
 
     /// Closes a directory.

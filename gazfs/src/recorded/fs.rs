@@ -4,7 +4,7 @@ use std::{
     fmt, io,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, OnceLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, atomic::AtomicBool},
 };
 
 use gazette_recoverylog_fsm::{AttributeChange, Fnode, Kind, Mutation, Place, Timestamp};
@@ -48,6 +48,8 @@ pub(super) struct Shared<L> {
     names: Mutex<Names>,
     pub(super) handles: Handles,
     told: Told,
+    /// The kernel may read and write backing files itself.
+    pub(super) may_pass: AtomicBool,
 }
 
 /// Who is told when attributes changed in a way that the kernel does not expect.
@@ -88,6 +90,7 @@ impl<L: Log> RecordedFs<L> {
                 names: Mutex::new(names),
                 handles: Handles::default(),
                 told: Told::default(),
+                may_pass: AtomicBool::new(false),
             }),
         })
     }

@@ -11,7 +11,10 @@ use std::{
 
 use rustix::io::Errno;
 
-use super::node::{Node, lock};
+use super::{
+    node::{Node, lock},
+    open_mode::OpenMode,
+};
 
 /// An open file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,6 +26,8 @@ pub(super) struct Handle {
     pub(super) node: Arc<Node>,
     /// The backing file. Handles of one inode share it.
     pub(super) descriptor: Arc<OwnedFd>,
+    /// How it reads and writes.
+    pub(super) mode: Mutex<OpenMode>,
     /// Where a directory is read next.
     pub(super) position: Mutex<u64>,
 }
@@ -35,11 +40,17 @@ pub(super) struct Handles {
 }
 
 impl Handles {
-    pub(super) fn add(&self, node: Arc<Node>, descriptor: Arc<OwnedFd>) -> HandleId {
+    pub(super) fn add(
+        &self,
+        node: Arc<Node>,
+        descriptor: Arc<OwnedFd>,
+        mode: OpenMode,
+    ) -> HandleId {
         let id = HandleId(self.last.fetch_add(1, Ordering::Relaxed) + 1);
         let handle = Handle {
             node,
             descriptor,
+            mode: Mutex::new(mode),
             position: Mutex::new(0),
         };
         lock(&self.open).insert(id, Arc::new(handle));

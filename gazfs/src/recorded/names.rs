@@ -154,6 +154,14 @@ impl Names {
         }
     }
 
+    /// Returns the name through which a node is reached.
+    pub(super) fn last_name(&self, ino: Ino) -> Option<&[u8]> {
+        match &self.entries.get(&ino)?.reach {
+            Reach::Name { name, .. } => Some(name),
+            Reach::Descriptor(_) => None,
+        }
+    }
+
     /// Returns a descriptor that names a node.
     pub(super) fn descriptor(
         &mut self,

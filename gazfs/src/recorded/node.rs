@@ -10,13 +10,15 @@ use std::{
 
 use gazette_recoverylog_fsm::{Fnode, Kind};
 
-use super::attributes::Ino;
+use super::{attributes::Ino, open_mode::Opens};
 
 /// One file that the kernel knows, or of which we have a descriptor.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) ino: Ino,
     pub(super) kind: Kind,
+    /// It was never in the log.
+    pub(super) is_left_out: bool,
     /// Tells files apart that have one number after another.
     pub(super) generation: u64,
     /// The file in the log. Zero for one that never was in it. Changes only under the lock.
@@ -33,7 +35,9 @@ pub(super) struct State {
     /// The open backing file, for all handles.
     pub(super) file: Option<BackingFile>,
     /// How many handles there are.
-    pub(super) opens: u64,
+    pub(super) opens: Opens,
+    /// The kernel wrote the backing file itself, so pages of this mount may be old.
+    pub(super) has_old_pages: bool,
     /// It may have `security.capability`, which writing takes away.
     pub(super) may_have_capability: bool,
     /// It has set-user-ID or set-group-ID bits that writing takes away. `None` if that was not looked
@@ -57,12 +61,14 @@ impl Node {
         Self {
             ino,
             kind,
+            is_left_out: fnode.is_none(),
             generation: fnode.map_or(0, |fnode| fnode.0.cast_unsigned()),
             fnode: AtomicI64::new(fnode.unwrap_or_default().0),
             state: Mutex::new(State {
                 is_recorded: fnode.is_some(),
                 file: None,
-                opens: 0,
+                opens: Opens::default(),
+                has_old_pages: false,
                 may_have_capability: true,
                 is_privileged: None,
                 default_acl: None,

@@ -1,6 +1,9 @@
 //! Opening and closing.
 
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{Arc, atomic::Ordering},
+};
 
 use gazette_recoverylog_fsm::{Kind, Mutation, SizeChange, Timestamp};
 use rustix::{
@@ -15,7 +18,8 @@ use super::{
     fs::RecordedFs,
     handle::HandleId,
     log::Log,
-    node::{BackingFile, Node, State},
+    node::{BackingFile, Node, State, lock},
+    open_mode::{Class, OpenMode, choose, class},
 };
 
 /// How a program opens a file.
@@ -36,6 +40,10 @@ pub struct OpenFlags {
 pub struct Opened {
     /// What the kernel calls it.
     pub handle: HandleId,
+    /// How it reads and writes.
+    pub mode: OpenMode,
+    /// Pages that the kernel has of the file are right.
+    pub keeps_pages: bool,
 }
 
 impl<L: Log> RecordedFs<L> {
@@ -49,27 +57,101 @@ impl<L: Log> RecordedFs<L> {
             // The kernel opens others itself.
             return Err(Errno::OPNOTSUPP.into());
         }
-        let path = self.descriptor(ino)?;
-        let file = {
+        let (path, class) = {
+            let mut names = self.names();
+            let path = names.descriptor(self.backing(), ino)?;
+            (path, class(names.last_name(ino), node.is_left_out))
+        };
+        let (file, opened) = {
             let mut state = node.lock();
             let file = self.open_backing(&mut state, &path, flags)?;
-            state.opens += 1;
-            file
+            let opened = self.count_open(&node, &mut state, class, flags.may_write, &file);
+            (file, opened)
         };
         if flags.is_truncating
             && let Err(error) = self.resize(call, &node, &file, 0)
         {
-            closed(&mut node.lock());
+            self.close(opened.handle);
             return Err(error);
         }
-        let handle = self.shared.handles.add(node, file);
-        Ok(Opened { handle })
+        Ok(opened)
+    }
+
+    /// Adds a handle, and chooses its way. The lock of the inode is held, that of names is not.
+    pub(super) fn count_open(
+        &self,
+        node: &Arc<Node>,
+        state: &mut State,
+        class: Class,
+        may_write: bool,
+        file: &Arc<OwnedFd>,
+    ) -> Opened {
+        let may_pass = self.shared.may_pass.load(Ordering::Relaxed);
+        let mode = choose(state.opens, class, may_write, may_pass);
+        *state.opens.count(mode) += 1;
+        let keeps_pages = match mode {
+            OpenMode::Cached => !std::mem::take(&mut state.has_old_pages),
+            OpenMode::Direct => true,
+            OpenMode::Passthrough => {
+                state.has_old_pages |= may_write;
+                true
+            }
+        };
+        let handles = &self.shared.handles;
+        Opened {
+            handle: handles.add(Arc::clone(node), Arc::clone(file), mode),
+            mode,
+            keeps_pages,
+        }
+    }
+
+    /// Says whether the kernel may read and write backing files itself.
+    pub fn allow_passthrough(&self, allowed: bool) {
+        self.shared.may_pass.store(allowed, Ordering::Relaxed);
+    }
+
+    /// Calls back with the backing file of a handle.
+    pub fn with_backing_file<T>(
+        &self,
+        handle: HandleId,
+        work: impl FnOnce(BorrowedFd<'_>) -> T,
+    ) -> Result<T, FsError> {
+        let handle = self.shared.handles.get(handle)?;
+        Ok(work(handle.descriptor.as_fd()))
+    }
+
+    /// The kernel does not read and write this backing file itself, so its handle goes through pages
+    /// of this mount, and so do all from now on. It was the only one of its inode.
+    pub fn refuse_passthrough(&self, opened: Opened) -> Opened {
+        self.allow_passthrough(false);
+        if let Ok(handle) = self.shared.handles.get(opened.handle) {
+            let mut state = handle.node.lock();
+            *lock(&handle.mode) = OpenMode::Cached;
+            let passing = state.opens.count(OpenMode::Passthrough);
+            *passing = passing.saturating_sub(1);
+            *state.opens.count(OpenMode::Cached) += 1;
+        }
+        Opened {
+            mode: OpenMode::Cached,
+            ..opened
+        }
+    }
+
+    /// Says whether a handle goes around the pages of this mount.
+    pub fn is_direct(&self, handle: HandleId) -> bool {
+        let handle = self.shared.handles.get(handle);
+        handle.is_ok_and(|handle| *lock(&handle.mode) == OpenMode::Direct)
     }
 
     /// Closes a file.
     pub fn close(&self, handle: HandleId) {
         if let Some(handle) = self.shared.handles.remove(handle) {
-            closed(&mut handle.node.lock());
+            let mut state = handle.node.lock();
+            let count = state.opens.count(*lock(&handle.mode));
+            *count = count.saturating_sub(1);
+            if state.opens.is_empty() {
+                state.file = None;
+            }
         }
     }
 
@@ -145,13 +227,5 @@ impl<L: Log> RecordedFs<L> {
             may_read,
             may_write,
         })
-    }
-}
-
-/// One handle less.
-fn closed(state: &mut State) {
-    state.opens = state.opens.saturating_sub(1);
-    if state.opens == 0 {
-        state.file = None;
     }
 }

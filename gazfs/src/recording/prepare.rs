@@ -179,8 +179,6 @@ async fn files(
             } else {
                 Origin::Recovered
             },
-            mode,
-            aside,
             not_restored: recovered.report.not_restored_count,
             notes,
         },

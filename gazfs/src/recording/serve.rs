@@ -74,7 +74,8 @@ impl Recording {
         self.end_for(None).await
     }
 
-    fn flush_for(&self, mut asked: Asked) {
+    /// Answers when the log has all that was done so far.
+    pub(crate) fn flush_for(&self, mut asked: Asked) {
         self.recorder.barrier(move |flushed| {
             asked.answer(match flushed {
                 Ok(()) => FlushOutcome::Done,
@@ -87,7 +88,7 @@ impl Recording {
     }
 
     /// Unmounts also if somebody uses the mount, as the process ends now.
-    async fn unmount(&self, mounted: &Mounted) {
+    pub(crate) async fn unmount(&self, mounted: &Mounted) {
         let unmounted = match mounted.unmount().await {
             Err(MountError::Busy { point }) => {
                 tracing::warn!(
@@ -103,7 +104,8 @@ impl Recording {
         }
     }
 
-    async fn end_for(self, mut asked: Option<Asked>) -> Ended {
+    /// Waits until the log has all, in bounded time, and tells whoever asked for the end.
+    pub(crate) async fn end_for(self, mut asked: Option<Asked>) -> Ended {
         let stopped = self.recorder.clone().stop().await;
         let (status, error) = match &stopped {
             Ok(acked) => match self.leave(*acked).await {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{FsyncWaits, Recording};
 
 impl Recording {
-    /// Tells how it is. `broker` is what a person calls the brokers.
-    pub(super) fn status(&self) -> Value {
+    /// Tells how it is.
+    pub(crate) fn status(&self) -> Value {
         let status = self.recorder.status();
         let (state, detail) = match &status.state {
             State::Recording => ("recording", None),

@@ -1,0 +1,144 @@
+//! Journals and a recorded directory, served by one process until it ends.
+
+use std::{path::PathBuf, time::Duration};
+
+use gazette_process::ExitStatus;
+use gazette_recoverylog::recorder::Room;
+use rustix::fs::statvfs;
+use tokio_util::sync::CancellationToken;
+
+use super::super::{
+    embedded::Broker,
+    record::report,
+    recording_args::access,
+    say_error,
+    serve::{Ended, end, journals_status, report_appends},
+};
+use crate::{
+    journals::JournalFs,
+    mount::{Asked, Control, MountError, Mounted, Question, UmountOutcome},
+    recording::Recording,
+};
+
+/// All that is served.
+#[derive(Debug)]
+pub(in crate::commands) struct House {
+    pub(super) fs: JournalFs,
+    pub(super) journals: Mounted,
+    pub(super) recording: Recording,
+    pub(super) data: Mounted,
+    pub(super) control: Control,
+    /// A folder on the disk that the log is on.
+    pub(super) log_disk: PathBuf,
+}
+
+impl House {
+    /// Serves until one of the mounts ends, somebody asks for it, or the broker fails for good.
+    /// Then waits until all that was written is acknowledged.
+    pub(super) async fn serve(mut self, broker: &Broker, shutdown: &CancellationToken) -> Ended {
+        let mut look = tokio::time::interval(LOOK_INTERVAL);
+        let asked = loop {
+            tokio::select! {
+                biased;
+                () = self.journals.ended() => break None,
+                () = self.data.ended() => break None,
+                () = shutdown.cancelled() => break None,
+                () = broker.failed() => break None,
+                _ = look.tick() => self.look_for_room(),
+                mut asked = self.control.asked() => match asked.question() {
+                    Question::Umount => if self.unmount().await {
+                        break Some(asked);
+                    } else {
+                        asked.answer(UmountOutcome::Busy);
+                    },
+                    Question::Status => {
+                        let mut status = self.recording.status();
+                        status["journals"] = journals_status(&self.fs, &self.journals);
+                        asked.answer(status);
+                    }
+                    // What is recorded is what can wait; appends are acknowledged, or on their way
+                    // to programs that wait for them.
+                    Question::Flush => self.recording.flush_for(asked),
+                },
+            }
+        };
+        self.end(asked).await
+    }
+
+    /// Unmounts both, unless one of them is in use.
+    async fn unmount(&mut self) -> bool {
+        if !unmounted(&self.data).await {
+            return false;
+        }
+        if unmounted(&self.journals).await {
+            return true;
+        }
+        match self.recording.mount(access()) {
+            Ok(data) => {
+                self.data = data;
+                false
+            }
+            Err(error) => {
+                say_error(&format!("error: {error}"));
+                true
+            }
+        }
+    }
+
+    async fn end(self, asked: Option<Asked>) -> Ended {
+        self.fs.refuse_appends();
+        let failed = self.fs.drain().await;
+        end(&self.journals).await;
+        self.recording.unmount(&self.data).await;
+        drop((self.data, self.journals));
+        let mut recorded = self.recording.end_for(None).await;
+        let appends = report_appends(failed);
+        let recorded_status = report(&recorded);
+        let status = if appends == ExitStatus::Done {
+            recorded_status
+        } else {
+            appends
+        };
+        let asked = asked.map(|mut asked| {
+            asked.answer(match (recorded.error.take(), failed) {
+                (Some(message), _) => UmountOutcome::Failed { message },
+                (None, 0) => UmountOutcome::Done,
+                (None, failed) => UmountOutcome::Failed {
+                    message: super::super::serve::failed_appends(failed),
+                },
+            });
+            asked
+        });
+        Ended::new(status, asked)
+    }
+
+    fn look_for_room(&self) {
+        let Ok(found) = statvfs(&self.log_disk) else {
+            return;
+        };
+        let total = found.f_blocks.saturating_mul(found.f_frsize);
+        let available = found.f_bavail.saturating_mul(found.f_frsize);
+        self.recording.set_room(Room {
+            total,
+            available,
+            reserve: RESERVE_BYTES.min(total / 20),
+        });
+    }
+}
+
+async fn unmounted(mounted: &Mounted) -> bool {
+    match mounted.unmount().await {
+        Ok(()) => true,
+        Err(error) => {
+            if !matches!(error, MountError::Busy { .. }) {
+                say_error(&format!("error: {error}"));
+            }
+            false
+        }
+    }
+}
+
+/// How often the disk of the log is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// What growing files leave on the disk of the log, for those that become smaller.
+const RESERVE_BYTES: u64 = 128 << 20;
