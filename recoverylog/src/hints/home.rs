@@ -206,10 +206,13 @@ impl JournalHints {
 #[async_trait]
 impl HintsHome for JournalHints {
     async fn publish(&self, hints: &PublishedHints) -> Result<(), HintsHomeError> {
-        let record = hints.encode().map_err(|cause| HintsHomeError::Encode {
-            log: self.log.to_string(),
-            cause,
-        })?;
+        let record = match hints.encode() {
+            Ok(record) => record,
+            Err(cause) => {
+                let log = self.log.to_string();
+                return Err(HintsHomeError::Encode { log, cause });
+            }
+        };
         if self.claimed.load(Ordering::Acquire) {
             let own = owned_by(Some(&author_value(hints.author)));
             match self.append(own, hints.author, record.clone()).await {

@@ -168,40 +168,28 @@ impl HintsScanner {
 
     /// Returns what is found next, or `None` if more bytes are needed.
     pub fn next_record(&mut self) -> Option<Scanned> {
-        loop {
-            self.skip_junk();
-            if self.held.len() < HEADER_BYTES {
-                return None;
-            }
-            let begin = self.offset;
-            let length = (&self.held[MAGIC.len()..]).get_u32_le();
-            if length > HINTS_BYTES_MAX {
-                self.advance(1);
-                let error = RecordError::TooLong(length);
-                return Some(Scanned::Damaged {
-                    offset: begin,
-                    error,
-                });
-            }
-            let whole = HEADER_BYTES + length as usize;
-            if self.held.len() < whole {
-                return None;
-            }
-            let record = Bytes::copy_from_slice(&self.held[..whole]);
-            return Some(match PublishedHints::decode(record) {
-                Ok(record) => {
-                    self.advance(whole);
-                    Scanned::Record(record)
-                }
-                Err(error) => {
-                    self.advance(1);
-                    Scanned::Damaged {
-                        offset: begin,
-                        error,
-                    }
-                }
-            });
+        self.skip_junk();
+        if self.held.len() < HEADER_BYTES {
+            return None;
         }
+        let offset = self.offset;
+        let length = (&self.held[MAGIC.len()..]).get_u32_le();
+        if length > HINTS_BYTES_MAX {
+            self.advance(1);
+            let error = RecordError::TooLong(length);
+            return Some(Scanned::Damaged { offset, error });
+        }
+        let whole = HEADER_BYTES + length as usize;
+        if self.held.len() < whole {
+            return None;
+        }
+        let record = Bytes::copy_from_slice(&self.held[..whole]);
+        let decoded = PublishedHints::decode(record);
+        self.advance(if decoded.is_ok() { whole } else { 1 });
+        Some(match decoded {
+            Ok(record) => Scanned::Record(record),
+            Err(error) => Scanned::Damaged { offset, error },
+        })
     }
 
     /// Says where a record begins that the end of the bytes cuts short, if one is.

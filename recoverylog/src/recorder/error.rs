@@ -27,7 +27,7 @@ pub enum RecorderError {
     },
     /// The journals could not be looked up.
     #[error("record into a log: {0}")]
-    Journals(#[from] JournalsError),
+    Journals(Box<JournalsError>),
     /// The broker could not be asked where the log ends.
     #[error("record into a log: {0}")]
     Append(#[from] AppendError),
@@ -81,6 +81,12 @@ pub enum RecorderError {
         /// The last error of the broker.
         cause: Option<Arc<str>>,
     },
+}
+
+impl From<JournalsError> for RecorderError {
+    fn from(error: JournalsError) -> Self {
+        Self::Journals(Box::new(error))
+    }
 }
 
 fn because(cause: Option<&str>) -> String {

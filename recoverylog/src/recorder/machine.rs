@@ -300,14 +300,13 @@ impl Machine {
                 self.failed(now, error, then);
             }
             Outcome::WrongOffset => self.read_back(),
-            Outcome::Mismatch {
-                register: Register::Author(author),
-            } if author != self.author => {
-                let offset = self.acked.offset;
-                let author = Some(author);
-                self.latch(Fault::Fenced(Fence { author, offset }), true);
-            }
-            Outcome::Mismatch { .. } => self.read_back(),
+            Outcome::Mismatch { register } => match self.successor(register) {
+                None => self.read_back(),
+                author => {
+                    let offset = self.acked.offset;
+                    self.latch(Fault::Fenced(Fence { author, offset }), true);
+                }
+            },
         }
         self.advance(now);
     }
@@ -409,8 +408,16 @@ impl Machine {
         self.outputs.pop_front()
     }
 
+    /// The owner that a register names, if it is another one.
+    fn successor(&self, register: Register) -> Option<Author> {
+        match register {
+            Register::Author(author) if author != self.author => Some(author),
+            Register::Author(_) | Register::Empty | Register::Unknown => None,
+        }
+    }
+
     fn timed_out(&self, after: Duration) -> Fault {
-        let cause = self.failing_since.and(self.last_error.clone());
+        let cause = self.failing_since.and_then(|_| self.last_error.clone());
         Fault::TimedOut { after, cause }
     }
 
@@ -432,13 +439,9 @@ impl Machine {
     fn landed(&mut self, now: Now, begin: i64, end: i64, register: Register) {
         let Phase::Busy(rpc) = self.phase else { return };
         let offset = self.acked.offset;
-        let foreign = match register {
-            Register::Author(author) if author != self.author => Some(author),
-            Register::Author(_) | Register::Empty | Register::Unknown => None,
-        };
+        let author = self.successor(register);
         // What is acknowledged elsewhere than it was meant to be was not placed by our rules.
-        if foreign.is_some() || begin != offset {
-            let author = foreign;
+        if author.is_some() || begin != offset {
             self.latch(Fault::Fenced(Fence { author, offset }), false);
             return;
         }

@@ -95,7 +95,9 @@ impl From<Fault> for Hold {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Fenced(fence) => Self::Fenced(fence),
-            other => Self::Failed(other),
+            Fault::Lost { .. } | Fault::Diverged { .. } | Fault::TimedOut { .. } | Fault::Ended => {
+                Self::Failed(fault)
+            }
         }
     }
 }

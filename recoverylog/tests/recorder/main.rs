@@ -1,5 +1,6 @@
-//! Records into a broker in memory that fails by script, and plays what the log has.
+//! Records into a broker in memory that fails by script, and into a real one, and plays what the log has.
 
+mod embedded;
 mod fence;
 mod records;
 mod support;
