@@ -94,13 +94,13 @@ bdropconns() { kill -USR1 "$PROXY_PID"; sleep 0.2; }
 
 # --- journals ---
 spec() { # NAME [key=value ...] → a YAML spec
-  local name=$1 store=file:/// codec=NONE flags=O_RDWR; shift
+  local name=$1 store=file:/// codec=NONE flags=O_RDWR replication=1; shift
   local arg; for arg in "$@"; do case $arg in
-    store=*) store=$(store_url "${arg#store=}") ;; codec=*) codec=${arg#codec=} ;; flags=*) flags=${arg#flags=} ;;
+    store=*) store=$(store_url "${arg#store=}") ;; codec=*) codec=${arg#codec=} ;; flags=*) flags=${arg#flags=} ;; replication=*) replication=${arg#replication=} ;;
     *) echo "adapter: jcreate does not know $arg" >&2; return 1 ;; esac; done
   cat <<Y
 - name: $PREFIX/$name
-  replication: 1
+  replication: $replication
   flags: $flags
   fragment: {length: 67108864, compression_codec: $codec, stores: ["$store"], refresh_interval: 1s}
 Y
@@ -134,6 +134,9 @@ papp() { curl -sS -f -X PUT -T - -H 'Expect:' "$DIRECT/$PREFIX/$1"; }
 follow() { local name=$1; shift; exec "$BIN/gazctl" journals read -b -l "name=$PREFIX/$name" "$@"; }
 bflush() { "$BIN/gazctl" journals flush -l "name=$PREFIX/$1" --timeout 30s >/dev/null; }
 put_fragment() { later put_fragment; }
+# Of names as list items: specs that replace whatever is there.
+jspec() { sed -n 's/^- name: //p' | LC_ALL=C sort | while read -r name; do spec "$name"; echo '  revision: -1'; done | tree; }
+jget() { "$BIN/gazctl" journals list -l "name=$PREFIX/$1" -o yaml; }
 
 # --- recorded directories ---
 # Each has a mount point, a work folder and a daemon, whose number is in a file: hosts are started
@@ -196,6 +199,8 @@ until grep -q " - fuse[^ ]* gazfs:\$pid " /proc/self/mountinfo; do
   sleep 0.05
 done
 P
+  printf '#!/bin/sh\nexec "%s/gazctl" journals apply --specs "$1"\n' "$BIN" >"$BASE/bin/jlist_apply"
+  printf '#!/bin/sh\nexec "%s/gazctl" journals apply --dry-run --specs "$1"\n' "$BIN" >"$BASE/bin/gazfs_check"
   printf '#!/bin/sh\nexec "%s/bin/gazfs" doctor "$@"\n' "$BASE" >"$BASE/bin/gazfs_doctor"
   cat >"$BASE/bin/in_env" <<'P'
 #!/usr/bin/env bash
