@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod hints;
+pub mod history;
 pub mod journals;
 pub mod player;
 pub mod recorder;

@@ -1,6 +1,7 @@
 //! Plays logs: rebuilds the tree of files that was recorded, at the end of a log or as of a point of its past.
 
 mod branches;
+mod drive;
 mod error;
 mod options;
 mod plan;
@@ -10,10 +11,14 @@ mod run;
 mod start;
 
 pub use error::{Damage, DamageCause, HintsFault, Missing, Nearest, NeededBy, RecoverError};
-pub use options::{HintsChoice, Point, Progress, RecoverOptions};
+pub use options::{HintsChoice, Point, Progress, RecoverOptions, Tell};
 pub use playback::Skipped;
 pub use recovered::{HintsUse, Recovered, Report};
 pub use run::Player;
+
+pub(crate) use drive::Drive;
+pub(crate) use playback::{Met, Playback, Standing};
+pub(crate) use start::{find as find_start, first_hints};
 
 use crate::Source;
 

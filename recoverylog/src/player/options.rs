@@ -51,7 +51,7 @@ pub struct RecoverOptions {
     /// How many fragments are read at once.
     pub parallel: usize,
     /// Told how far it is, some times a second.
-    pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
+    pub progress: Option<Tell>,
     /// Ends it, and leaves nothing at the target.
     pub cancel: CancellationToken,
 }
@@ -87,6 +87,9 @@ impl fmt::Debug for RecoverOptions {
             .finish_non_exhaustive()
     }
 }
+
+/// Is told how far a recovery is.
+pub type Tell = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// How far a recovery is.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gazette_recoverylog_fsm::{
     Applied, Body, Change, DecodedOp, Event, Fnode, Fsm, FsmError, FsmHints, Mark, Mode, OpError,
-    OpExtent, OpReader, SizeChange, Timestamp, Tree, Unfinished,
+    OpExtent, OpReader, RecordedOp, SizeChange, Timestamp, Tree, Unfinished,
 };
 
 use super::{
@@ -43,6 +43,30 @@ pub(crate) struct Playback {
     is_first: bool,
     /// Time of the append that was not applied, as it is later than wanted.
     pub(super) first_later: Option<Timestamp>,
+    /// Ops that were met since it was looked at, if anybody looks.
+    met: Option<Vec<Met>>,
+}
+
+/// An op that was met.
+#[derive(Debug, Clone)]
+pub(crate) struct Met {
+    pub(crate) decoded: DecodedOp,
+    pub(crate) standing: Standing,
+    /// Time of the append that it is part of, as far as the chain tells.
+    pub(crate) time: Option<Timestamp>,
+    /// The path that it names, or one of those of the file that it is about.
+    pub(crate) path: Option<Bytes>,
+}
+
+/// Whether an op counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It took effect.
+    Live,
+    /// It is about a file that has no name any more, or that hints leave out.
+    Untracked,
+    /// It is of a dead branch, or repeats an earlier op.
+    Dead,
 }
 
 /// How far a playback came, and what it met.
@@ -50,6 +74,8 @@ pub(crate) struct Playback {
 pub(crate) struct Reached {
     /// Behind the last whole group.
     pub(crate) offset: i64,
+    /// Behind the last whole group that a later op follows upon, which shows that it is what was recorded.
+    pub(crate) proven: i64,
     /// Where a group began of which the last op is still to come.
     pub(crate) open_group: Option<i64>,
     /// Author of the last op of the chain.
@@ -124,6 +150,7 @@ impl Playback {
             latest: None,
             is_first: true,
             first_later: None,
+            met: None,
         })
     }
 
@@ -132,6 +159,21 @@ impl Playback {
         self.limit = limit;
         self.limit_is_head = is_head;
         self.until = until;
+    }
+
+    /// Keeps the ops that are met from now on, for [`take_met`](Self::take_met).
+    pub(crate) fn keep_met(&mut self) {
+        self.met = Some(Vec::new());
+    }
+
+    /// Returns the ops that were met since the last call.
+    pub(crate) fn take_met(&mut self) -> Vec<Met> {
+        self.met.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Returns ranges that were skipped since the last call.
+    pub(crate) fn take_skipped(&mut self) -> Vec<Skipped> {
+        std::mem::take(&mut self.progress.skipped)
     }
 
     /// Whether hints are not used up.
@@ -295,9 +337,28 @@ impl Playback {
             begin,
             end,
         };
-        match self.fsm.apply(op, decoded.next_checksum, extent) {
-            Ok(applied) => self.applied(decoded, applied)?,
-            Err(error) => self.refused(decoded, error)?,
+        // As it was before the op, which may take the path away.
+        let path = self.met.is_some().then(|| self.path_of(op)).flatten();
+        let standing = match self.fsm.apply(op, decoded.next_checksum, extent) {
+            Ok(applied) => {
+                self.applied(decoded, applied)?;
+                match applied {
+                    Applied::Applied => Standing::Live,
+                    Applied::NotTracked => Standing::Untracked,
+                }
+            }
+            Err(error) => {
+                self.refused(decoded, error)?;
+                Standing::Dead
+            }
+        };
+        if let Some(met) = &mut self.met {
+            met.push(Met {
+                decoded: decoded.clone(),
+                standing,
+                time: op.time.or(self.progress.time),
+                path,
+            });
         }
         Ok(Next::Feed)
     }
@@ -327,6 +388,7 @@ impl Playback {
             self.tree = Tree::new(mode);
         }
         self.is_first = false;
+        self.progress.proven = self.progress.offset;
         self.progress.ops += 1;
         self.progress.author = Some(op.author);
         if op.time.is_some() {
@@ -350,6 +412,28 @@ impl Playback {
             self.progress.open_group = Some(*begin);
         }
         Ok(())
+    }
+
+    /// The path that an op names, or one of those that the file has which it is about.
+    fn path_of(&self, op: &RecordedOp) -> Option<Bytes> {
+        match &op.body {
+            Body::Create { at, .. } | Body::Link { at, .. } | Body::Unlink { at, .. } => {
+                // Files without a name, and the root directory, have paths that are none.
+                if self.tree.mode() == Mode::Compat || at.path.starts_with(b"/") {
+                    return Some(at.path.clone());
+                }
+                let mut path = self.tree.path(at.parent)?.to_vec();
+                if path != b"/" {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(&at.path);
+                Some(path.into())
+            }
+            Body::Write(write) => self.tree.path(write.fnode),
+            Body::Change { fnode, .. } => self.tree.path(*fnode),
+            Body::Property { path, .. } => Some(path.clone()),
+            Body::NoOp { .. } => None,
+        }
     }
 
     fn mark(&mut self, decoded: &DecodedOp) {
@@ -449,13 +533,22 @@ impl Playback {
         }
         files.sort();
         files.dedup();
+        let good = match cause {
+            // It follows upon the ones before it.
+            DamageCause::Op(_) | DamageCause::Unreachable => self.progress.offset,
+            DamageCause::Record(_)
+            | DamageCause::Chain(_)
+            | DamageCause::Cut
+            | DamageCause::Tree(_)
+            | DamageCause::NoBeginning(_) => self.progress.proven,
+        };
         RecoverError::Damaged(Box::new(Damage {
             log: self.log.to_string(),
             offset,
             time: self.progress.time,
             cause,
             files,
-            good: self.progress.offset,
+            good,
         }))
     }
 

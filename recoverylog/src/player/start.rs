@@ -20,23 +20,25 @@ use crate::{
 
 /// Where a playback starts.
 #[derive(Debug)]
-pub(super) struct Start {
-    pub(super) hints: FsmHints,
-    pub(super) hints_use: HintsUse,
+pub(crate) struct Start {
+    pub(crate) hints: FsmHints,
+    pub(crate) hints_use: HintsUse,
     /// Time of the last append that the hints tell of.
-    pub(super) time: Option<Timestamp>,
+    pub(crate) time: Option<Timestamp>,
     /// Mode of the log, as its label says it.
-    pub(super) mode: Option<Mode>,
-    pub(super) surveys: BTreeMap<Arc<str>, Survey>,
-    pub(super) legs: Vec<Leg>,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) surveys: BTreeMap<Arc<str>, Survey>,
+    pub(crate) legs: Vec<Leg>,
     /// Where the log is left: its end, or the point.
-    pub(super) limit: i64,
-    pub(super) is_head_exact: bool,
-    pub(super) is_head: bool,
+    pub(crate) limit: i64,
+    /// The same, and stays so if a part of that is not applied.
+    pub(crate) head: i64,
+    pub(crate) is_head_exact: bool,
+    pub(crate) is_head: bool,
 }
 
 /// Looks at a log, chooses hints, and plans what is read.
-pub(super) async fn find(
+pub(crate) async fn find(
     source: &Source,
     log: &str,
     point: Point,
@@ -93,6 +95,7 @@ pub(super) async fn find(
         surveys,
         legs,
         limit,
+        head: limit,
         is_head_exact,
         is_head: limit == head,
     };
@@ -228,6 +231,30 @@ async fn nearest(
         }
     }
     Ok(nearest)
+}
+
+/// Finds the oldest hints of which all is there, and where they reach to. From there on a log can be looked at
+/// although its beginning is gone.
+pub(crate) async fn first_hints(
+    source: &Source,
+    log: &str,
+) -> Result<Option<(FsmHints, i64)>, RecoverError> {
+    let survey = source.survey(log).await?;
+    let mut offsets: Vec<i64> = match list_hints(source, log).await {
+        Ok(summaries) => summaries.iter().map(|summary| summary.offset).collect(),
+        Err(_) => Vec::new(),
+    };
+    offsets.sort_unstable();
+    offsets.dedup();
+    for offset in offsets {
+        if let Ok(Some(found)) = newest_hints(source, log, HintsPoint::Offset(offset)).await
+            && is_whole(log, &found.hints, &survey, found.offset)
+            && gaps(&survey, found.offset, survey.head).is_empty()
+        {
+            return Ok(Some((found.hints, found.offset)));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether all that hints name is there.

@@ -320,7 +320,8 @@ enum Ours {
 
 fn ours(name: &str) -> Option<Ours> {
     Some(match name {
-        "first_offset beyond the head in a segment which is merged into an earlier one: not noticed" => {
+        "first_offset beyond the head in a segment which is merged into an earlier one: not noticed" =>
+        {
             return None;
         }
         "property in hints collides with a create beyond the hints" => {

@@ -16,7 +16,7 @@ use crate::{
     world::{LOG, World, compare, look_at},
 };
 
-fn world(seed: u64, mode: Mode, steps: usize) -> World {
+pub(crate) fn world(seed: u64, mode: Mode, steps: usize) -> World {
     let mut world = World::new(seed, mode);
     for _ in 0..steps {
         world.step();
@@ -25,7 +25,7 @@ fn world(seed: u64, mode: Mode, steps: usize) -> World {
     world
 }
 
-fn add_hints(broker: &FakeBroker, world: &World) {
+pub(crate) fn add_hints(broker: &FakeBroker, world: &World) {
     let journal = format!("{LOG}.hints");
     broker.create(&journal);
     for hints in &world.hints {

@@ -1,6 +1,9 @@
 //! Plays logs from a broker and from a store to directories, and compares these in full.
 
+mod faults;
 mod golden;
 mod histories;
+mod history;
 mod support;
+mod targets;
 mod world;

@@ -59,7 +59,8 @@ pub(crate) struct World {
     pub(crate) writer: OpWriter,
     pub(crate) log: Vec<u8>,
     pub(crate) cuts: Vec<Cut>,
-    /// Ends of groups within batches, of which no snapshot was made.
+    /// Each mutation is an append of its own.
+    pub(crate) seals_each: bool,
     pub(crate) hints: Vec<PublishedHints>,
     rng: StdRng,
     now: Timestamp,
@@ -80,6 +81,7 @@ impl World {
             writer,
             log: Vec::new(),
             cuts: Vec::new(),
+            seals_each: false,
             hints: Vec::new(),
             rng: StdRng::seed_from_u64(seed),
             now: Timestamp {
@@ -159,9 +161,15 @@ impl World {
                 break;
             }
         }
-        if self.rng.random_ratio(2, 3) {
+        if self.seals_each || self.rng.random_ratio(2, 3) {
             self.seal();
         }
+    }
+
+    /// Appends a mark, which says nothing about files.
+    pub(crate) fn idle(&mut self) {
+        self.writer.mark(Mark::Idle, self.now, &mut self.out);
+        self.seal();
     }
 
     fn try_step(&mut self) -> bool {
