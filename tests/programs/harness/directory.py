@@ -3,7 +3,7 @@
 GAZFS_RECORDED=bare chooses the plain one, of which a recovery is a copy. GAZFS_BIN is the folder of the programs
 `gazette` and `gazfs` (default: the release build).
 """
-import os, shutil, signal, subprocess, tempfile, time, urllib.request
+import json, os, shutil, signal, subprocess, tempfile, urllib.error, urllib.request
 
 from .support import TARGET, free_port, not_run, run, say, wait_until
 
@@ -80,8 +80,7 @@ class Bare(Base):
     def close(self):
         pass
 
-    def recover(self, at=None):
-        assert at is None, "a plain directory has no past"
+    def recover(self):
         to = self.elsewhere()
         run("cp", "-a", self.path, to)
         return to
@@ -136,21 +135,23 @@ class Recorded(Base):
         """Mounts, after a recovery where there is a log already. The broker is started at need."""
         if self.broker is None:
             self.start_broker()
+        # A dead mount may still look like one, so the announcement counts.
+        before = self.tail("gazfs.log", 1 << 20).count("\nend it with: ")
         self.daemon = self._popen("gazfs.log", os.path.join(BIN, "gazfs"), "record", self.path, "--log", self.log,
                                   "--work", self.work, "--broker", self.url, *self.options)
-        wait_until(self._mounted, PATIENCE, "the directory is mounted")
+        wait_until(lambda: self._announced() > before, PATIENCE, "the directory is mounted")
 
-    def _mounted(self):
+    def _announced(self):
         if self.daemon.poll() is not None:
             raise AssertionError(f"gazfs record ended with {self.daemon.returncode}: {self.tail('gazfs.log')}")
-        try:
-            return os.path.ismount(self.path)
-        except OSError:   # the dead mount of a daemon that was killed
-            return False
+        return self.tail("gazfs.log", 1 << 20).count("\nend it with: ")
 
-    def tail(self, log):
-        with open(os.path.join(self.base, log), errors="replace") as file:
-            return file.read()[-2000:]
+    def tail(self, log, length=2000):
+        try:
+            with open(os.path.join(self.base, log), errors="replace") as file:
+                return file.read()[-length:]
+        except FileNotFoundError:
+            return ""
 
     def kill_daemon(self):
         self.daemon.kill()
@@ -180,18 +181,24 @@ class Recorded(Base):
 
     def recover(self, at=None):
         """Rebuilds from the log alone, in another process and another place."""
+        return self.recover_at(at)[0]
+
+    def recover_at(self, at):
+        """The same, as of the last append that is not after `at`; returns also where that append ends."""
         to = self.elsewhere()
-        begin = time.monotonic()
         more = [] if at is None else ["--at", str(at)]
-        run(os.path.join(BIN, "gazfs"), "recover", "--log", self.log, "--to", to, "--broker", self.url, *more,
-            timeout=PATIENCE)
-        self.last_recovery = time.monotonic() - begin
-        return to
+        told = run(os.path.join(BIN, "gazfs"), "recover", "--log", self.log, "--to", to, "--broker", self.url, "--json",
+                   *more, timeout=PATIENCE)
+        return to, json.loads(told.splitlines()[-1])["offset"]
 
     def head(self):
         """Where the next byte of the log will be."""
         request = urllib.request.Request(f"{self.url}/{self.log}?offset=-1&block=false", method="HEAD")
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        try:
+            answer = urllib.request.urlopen(request, timeout=10)
+        except urllib.error.HTTPError as error:   # nothing to read there yet, which is so at the head
+            answer = error
+        with answer:
             return int(answer.headers["X-Write-Head"])
 
     def rss_kib(self):
