@@ -479,6 +479,3 @@ fn flatten(hints: &FsmHints) -> Result<(SegmentSet, VecDeque<Fnode>), FromHintsE
     }
     Ok((segments, fnodes))
 }
-
-#[cfg(test)]
-mod tests;

@@ -225,6 +225,3 @@ fn decode_property(mut bytes: Bytes) -> Result<Property, HintsError> {
     }
     Ok(property)
 }
-
-#[cfg(test)]
-mod tests;

@@ -5,9 +5,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::proto::ProtoError;
 use crate::{AttributeChange, Fnode, Inode, SizeChange, Timestamp};
 
-mod codec;
+mod decode;
+mod encode;
+mod fields;
 
-pub(crate) use codec::{decode_time, encode_time, mode_number, mode_of};
+pub(crate) use decode::decode_time;
+pub(crate) use encode::{encode_time, mode_number, mode_of};
 
 /// The word that each frame begins with.
 pub const FRAME_MAGIC: [u8; 4] = [0x66, 0x33, 0x93, 0x36];
@@ -239,7 +242,7 @@ impl RecordedOp {
     /// Appends the op's frame, and returns the chain's checksum after it. The content of a write
     /// must follow.
     pub fn encode_frame(&self, out: &mut BytesMut) -> u32 {
-        let message = codec::encode(self);
+        let message = encode::encode(self);
         let payload = message.as_slice();
         let length = u32::try_from(payload.len()).expect("an op is far smaller than 4 GiB");
         out.reserve(FRAME_HEADER_BYTES + payload.len());
@@ -251,7 +254,7 @@ impl RecordedOp {
 
     /// Decodes the payload of a frame.
     pub fn decode(payload: Bytes) -> Result<Self, OpError> {
-        codec::decode(payload)
+        decode::decode(payload)
     }
 
     /// Returns how many bytes of content follow the frame; fewer than none is damage.
@@ -284,6 +287,3 @@ impl RecordedOp {
         self.group.is_none_or(|group| group.last)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -225,7 +225,7 @@ impl OpReader {
             if junk_since.is_none() {
                 return Some(Event::Damaged {
                     begin,
-                    end: begin + signed(FRAME_MAGIC.len()),
+                    end: begin.saturating_add(signed(FRAME_MAGIC.len())),
                     error: OpError::FrameTooLong(length),
                 });
             }
@@ -254,7 +254,7 @@ impl OpReader {
         back.copy_from_slice(&self.input[..missing]);
         self.partial.clear();
         self.input.advance(missing);
-        self.offset += signed(FRAME_HEADER_BYTES);
+        self.offset = self.offset.saturating_add(signed(FRAME_HEADER_BYTES));
         Some(header)
     }
 
@@ -274,7 +274,7 @@ impl OpReader {
             let junk = self.input.iter().position(|byte| *byte == FRAME_MAGIC[0]);
             let junk = junk.unwrap_or(self.input.len());
             self.input.advance(junk);
-            self.offset += signed(junk);
+            self.offset = self.offset.saturating_add(signed(junk));
         } else {
             self.offset -= signed(rest.len());
             self.partial.extend_from_slice(rest);
@@ -295,7 +295,7 @@ impl OpReader {
             self.input.advance(missing);
             self.partial.split().freeze()
         };
-        self.offset += signed(length);
+        self.offset = self.offset.saturating_add(signed(length));
         let frame_end = self.offset;
         self.state = State::Header { junk_since: None };
         let payload_for_chain = payload.clone();
@@ -370,7 +370,7 @@ impl OpReader {
         }
         let here = usize::try_from(missing).map_or(self.input.len(), |m| m.min(self.input.len()));
         let bytes = self.input.split_to(here);
-        self.offset += signed(here);
+        self.offset = self.offset.saturating_add(signed(here));
         let last = signed(here) == missing;
         let target = pending.target.as_mut()?;
         let offset = target.offset;
@@ -391,6 +391,3 @@ impl OpReader {
 fn signed(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
-
-#[cfg(test)]
-mod tests;

@@ -256,6 +256,3 @@ fn reduce(a: &Segment, b: &Segment) -> Result<Option<Segment>, SegmentError> {
     }
     Ok(Some(merged))
 }
-
-#[cfg(test)]
-mod tests;

@@ -145,7 +145,8 @@ impl OpWriter {
     pub(super) fn append(&mut self, op: RecordedOp, out: &mut BytesMut) {
         let begin = out.len();
         let next_checksum = op.encode_frame(out);
-        self.next_seq_no += 1;
+        // Only a hostile log comes near the end; mutations are refused long before it.
+        self.next_seq_no = self.next_seq_no.saturating_add(1);
         self.next_checksum = next_checksum;
         let end = out.len();
         self.open.push(PendingOp {
