@@ -3,6 +3,7 @@
 mod bytes;
 mod doctor;
 mod embedded;
+mod log;
 mod moment;
 mod mount;
 mod notify;
@@ -26,12 +27,17 @@ use clap::{Parser, Subcommand};
 use gazette_process::{ExitStatus, LogArgs, exit, logging, panic};
 use tokio::runtime;
 
-/// Journals as files: append-only logs that any program can write and follow.
+/// Journals as files: append-only logs that any program can write and follow. And recorded
+/// directories: each change of any program's files goes into a log, from which they can be rebuilt.
 ///
-/// What is promised: one write(2) is one append, whole or not at all, in one order with those of
+/// What is promised of journals: one write(2) is one append, whole or not at all, in one order with those of
 /// all others, and never overwritten. When it has returned it is acknowledged (with --ack=close:
-/// when fsync or close has). Bytes that were read once never change. Every wait ends: with data,
-/// or with an error that says what to do.
+/// when fsync or close has). Bytes that were read once never change. Of recorded directories: when
+/// fsync(2) has returned, all that was done before is in the log; a recovery is one moment of the
+/// whole directory, not older than that. Every wait ends: with data, or with an error that says
+/// what to do.
+///
+/// Exit codes: 0 done, 1 failed, 2 usage, 3 done in part, 4 somebody else owns it, 75 try later.
 #[derive(Debug, Parser)]
 #[command(name = "gazfs", version, disable_help_subcommand = true)]
 struct Cli {
@@ -54,6 +60,8 @@ enum Command {
     Run(Box<run::RunArgs>),
     /// Rebuild a recorded directory from its log, as it is or as it was
     Recover(recover::RecoverArgs),
+    /// Tell what a recovery log says: the history of a recorded directory
+    Log(log::LogCommandArgs),
     /// End a mount when all that was written is acknowledged
     Umount(umount::UmountArgs),
     /// Tell how mounts are: what is not acknowledged yet, who owns the log, what went wrong
@@ -94,6 +102,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => return doctor::run(&args),
         Command::Record(args) => block_on(record::run(args)),
         Command::Recover(args) => block_on(recover::run(args)),
+        Command::Log(args) => block_on(log::run(args)),
         Command::Run(args) => {
             run::enter_namespace();
             return block_on(run::run(*args));

@@ -10,7 +10,9 @@ use gazette_recoverylog::{
     fsm::Timestamp,
     player::{self, HintsChoice, HintsUse, Progress, RecoverError, RecoverOptions, Recovered},
 };
-use time::OffsetDateTime;
+use time::{
+    OffsetDateTime, format_description::StaticFormatDescription, macros::format_description,
+};
 
 use super::{
     bytes::format_bytes,
@@ -216,6 +218,9 @@ pub(super) fn show(time: Timestamp) -> String {
         .unwrap_or(OffsetDateTime::UNIX_EPOCH)
         + std::time::Duration::from_millis(u64::from(time.nanos / 1_000_000));
     moment
-        .format(&time::format_description::well_known::Rfc3339)
+        .format(SHOWN)
         .unwrap_or_else(|_| time.seconds.to_string())
 }
+
+const SHOWN: StaticFormatDescription =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");

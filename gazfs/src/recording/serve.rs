@@ -108,10 +108,13 @@ impl Recording {
     pub(crate) async fn end_for(self, mut asked: Option<Asked>) -> Ended {
         let stopped = self.recorder.clone().stop().await;
         let (status, error) = match &stopped {
-            Ok(acked) => match self.leave(*acked).await {
-                Ok(()) => (ExitStatus::Done, None),
-                Err(error) => (ExitStatus::Failed, Some(error)),
-            },
+            Ok(acked) => {
+                if let Err(error) = self.leave(*acked).await {
+                    // The log has all; the next start reads it.
+                    tracing::warn!(work = %self.work.path().display(), err = %error, "leave the backing files to the next start");
+                }
+                (ExitStatus::Done, None)
+            }
             Err(fault @ Fault::Fenced(_)) => (ExitStatus::Fenced, Some(fault.to_string())),
             Err(fault) => (
                 ExitStatus::Failed,

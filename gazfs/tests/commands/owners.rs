@@ -1,0 +1,71 @@
+//! One log has one writer.
+
+use std::fs;
+
+use crate::harness::{House, errors};
+
+#[test]
+fn whoever_records_elsewhere_takes_over_and_the_first_is_fenced() {
+    let Some(house) = House::new() else { return };
+    let first = house.record("first", &[]);
+    first.write("file", "of the first");
+    let second = house.record("second", &[]);
+    assert_eq!(second.read("file"), "of the first");
+    second.write("file", "of the second");
+
+    let error = fs::write(first.file("file"), "too late")
+        .and_then(|()| fs::File::open(first.file("file"))?.sync_all());
+    let error = error.expect_err("it is fenced");
+    assert_eq!(
+        error.raw_os_error(),
+        Some(rustix::io::Errno::IO.raw_os_error())
+    );
+    let status = house.gazfs("status", &["first"]);
+    assert_eq!(status.status.code(), Some(4));
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(text.contains("state: fenced"), "{text}");
+    let flushed = house.gazfs("flush", &["first"]);
+    assert_eq!(flushed.status.code(), Some(4), "{}", errors(&flushed));
+
+    let copy = house.recover("copy", &[]);
+    let content = fs::read_to_string(copy.join("file")).expect("read");
+    assert_eq!(content, "of the second");
+    let (code, text) = first.end();
+    assert_eq!(code, Some(4), "{text}");
+    assert!(text.contains("took over"), "{text}");
+    assert_eq!(second.end().0, Some(0));
+}
+
+#[test]
+fn a_second_daemon_in_the_same_folder_is_refused_and_told_of_the_first() {
+    let Some(house) = House::new() else { return };
+    let first = house.record("first", &[]);
+    let refused = house.try_record("second", "first.work", &[]);
+    let Err((status, text)) = refused else {
+        panic!("it was not refused")
+    };
+    assert_eq!(status.code(), Some(1));
+    assert!(
+        text.contains(&format!("process {}", first.child.id())),
+        "{text}"
+    );
+    first.write("file", "the first is not disturbed");
+}
+
+#[test]
+fn a_journal_of_something_else_is_not_recorded_in() {
+    let Some(house) = House::new() else { return };
+    fs::create_dir_all(house.path("up/journals/app")).expect("make");
+    fs::write(house.path("up/journals/app/log"), "lines of text\n").expect("write");
+    fs::create_dir(house.path("dir")).expect("make");
+    let refused = house.gazfs("record", &["dir", "--log", "app/log", "--work", "work"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let text = errors(&refused);
+    assert!(
+        text.contains("app/log") && text.contains("next: "),
+        "{text}"
+    );
+    let refused = house.gazfs("recover", &["--log", "app/log", "--to", "copy"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(!house.path("copy").exists());
+}
