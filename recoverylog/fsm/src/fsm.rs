@@ -1,5 +1,6 @@
 //! Which ops of a log count, in what order, and what is live after them.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -453,7 +454,7 @@ fn is_gap(segment: &Segment, next_first: i64) -> bool {
 }
 
 fn flatten(hints: &FsmHints) -> Result<(SegmentSet, VecDeque<Fnode>), FromHintsError> {
-    let mut segments = SegmentSet::default();
+    let mut all = Vec::new();
     let mut fnodes: VecDeque<Fnode> = VecDeque::new();
     for node in &hints.live_nodes {
         if let Some(&before) = fnodes.back()
@@ -473,9 +474,15 @@ fn flatten(hints: &FsmHints) -> Result<(SegmentSet, VecDeque<Fnode>), FromHintsE
             if segment.log.is_empty() {
                 segment.log = Arc::clone(&hints.log);
             }
-            segments.add(segment)?;
+            all.push(segment);
         }
         fnodes.push_back(node.fnode);
+    }
+    // In order each segment goes to the end of the set, so that large hints take no quadratic time.
+    all.sort_by_key(|segment| (segment.first_seq_no, Reverse(segment.last_seq_no)));
+    let mut segments = SegmentSet::default();
+    for segment in all {
+        segments.add(segment)?;
     }
     Ok((segments, fnodes))
 }

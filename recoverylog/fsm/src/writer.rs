@@ -77,8 +77,8 @@ pub struct Written {
 /// Why a writer cannot start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// Hinted segments were not read.
-    #[error("the state is not complete: hinted segments were not read")]
+    /// Hinted segments were not read, or hinted files did not come to be.
+    #[error("the state is not complete: hints were not used")]
     UnusedHints,
     /// The tree is of another mode.
     #[error("the tree is of another mode than the log")]
@@ -106,7 +106,7 @@ impl OpWriter {
         fsm: Fsm,
         tree: Tree,
     ) -> Result<Self, StartError> {
-        if !fsm.hinted_segments().is_empty() {
+        if !fsm.hinted_segments().is_empty() || fsm.hinted_fnodes().next().is_some() {
             return Err(StartError::UnusedHints);
         }
         if tree.mode() != mode {

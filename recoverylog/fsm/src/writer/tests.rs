@@ -223,6 +223,41 @@ fn nothing_merges_into_a_sealed_batch() {
 }
 
 #[test]
+fn content_that_is_recorded_again_changes_nothing() {
+    let mut recorded = Recorded::new(Mode::Native);
+    let file = recorded.create(place(Fnode::ROOT, b"f"), Kind::Regular);
+    recorded.content(file, 0, b"abcdef");
+    let before = recorded.image().snapshot();
+    let out = &mut recorded.out;
+    let again = recorded
+        .writer
+        .rerecord(file, 0, b"abc", NOW, out)
+        .unwrap()
+        .seq_nos
+        .unwrap();
+    assert_eq!(recorded.image().snapshot(), before);
+    let is_marked = |op: &RecordedOp| matches!(&op.body, Body::Write(write) if write.rerecorded);
+    assert!(is_marked(recorded.ops().last().unwrap()));
+    assert_ne!(
+        recorded.content(file, 3, b"xyz").seq_nos,
+        Some(again),
+        "it does not merge"
+    );
+}
+
+#[test]
+fn a_state_whose_hints_were_not_used_is_not_recorded_from() {
+    let mut recorded = Recorded::new(Mode::Native);
+    recorded.writer.seal();
+    recorded.writer.acknowledged(0).unwrap();
+    let fsm = Fsm::new(&recorded.writer.hints()).unwrap();
+    let author = Author::new(2).unwrap();
+    let tree = Tree::new(Mode::Native);
+    let started = OpWriter::new(Mode::Native, author, LOG, fsm, tree).err();
+    assert_eq!(started, Some(StartError::UnusedHints));
+}
+
+#[test]
 fn time_never_steps_back() {
     let mut recorded = Recorded::new(Mode::Native);
     recorded.writer.seal();

@@ -306,6 +306,13 @@ fn damaged_logs_and_wrong_hints_end_as_in_the_reference_or_with_an_error() {
             }
         } else if head == bytes.len() || row["log_base64"].is_null() && head == 199 {
             played.unwrap_or_else(|error| panic!("{name}: {error}"));
+            // Some were played behind a hand-off that the file does not hold.
+            let is_whole = int(play, "head_before") as usize <= bytes.len();
+            if is_whole && play["resolved"].is_object() && play.get("handoff_author").is_none() {
+                assert_state(&image.fsm, &play["resolved"], name);
+                let after = base64(&play["hints_after"]["pb_base64"]);
+                assert_eq!(image.fsm.hints(&log).encode(), after, "{name}");
+            }
             if play["tree"].is_object() && play.get("handoff_author").is_none() {
                 assert_tree(&image, &play["tree"], name);
             }
