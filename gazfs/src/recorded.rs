@@ -25,6 +25,7 @@ mod open;
 mod open_mode;
 mod remove;
 mod sqlite;
+mod unseen;
 mod xattr;
 
 pub use attributes::{Attributes, Ino, Kind, Space};

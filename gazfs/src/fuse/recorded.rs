@@ -12,9 +12,9 @@ use std::{
 };
 
 use fuser::{
-    AccessFlags, BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, PollEvents,
-    PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData,
+    AccessFlags, BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem,
+    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier,
+    PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
     ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -30,8 +30,7 @@ use self::{
 };
 use crate::recorded::{
     Allocation, Call, Change, FsError, HandleId, Ino, Line, OpenMode, Opened, RecordedFs, Seek,
-    SetMode, Write,
-    log::Log,
+    SetMode, Write, log::Log,
 };
 
 /// Answers the kernel's requests from a recorded directory.
@@ -135,9 +134,7 @@ impl<L: Log> Filesystem for Adapter<L> {
         // Only a privileged daemon may hand files to the kernel, and not of each file system: the
         // first attempt shows it.
         let may_pass = config.set_max_stack_depth(1).is_ok()
-            && config
-                .add_capabilities(InitFlags::FUSE_PASSTHROUGH)
-                .is_ok();
+            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok();
         self.fs.allow_passthrough(may_pass);
         // The nearest possible value is as good.
         let _nearest = config.set_max_write(WRITE_BYTES_MAX);
@@ -372,7 +369,12 @@ impl<L: Log> Filesystem for Adapter<L> {
                     None => reply.created(&TTL, &attributes, generation, handle, flags),
                     Some(backing) => {
                         reply.created_passthrough(
-                            &TTL, &attributes, generation, handle, flags, &backing,
+                            &TTL,
+                            &attributes,
+                            generation,
+                            handle,
+                            flags,
+                            &backing,
                         );
                     }
                 }
@@ -473,7 +475,7 @@ impl<L: Log> Filesystem for Adapter<L> {
 
     fn release(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         _: fuser::OpenFlags,
@@ -482,20 +484,43 @@ impl<L: Log> Filesystem for Adapter<L> {
         reply: ReplyEmpty,
     ) {
         let handle = handle_id(handle);
-        self.fs.close(handle);
-        self.passing.close(handle);
-        reply.ok();
+        if !self.fs.is_direct(handle) {
+            self.fs.close(handle);
+            self.passing.close(handle);
+            return reply.ok();
+        }
+        let (fs, passing, who) = (self.fs.clone(), Arc::clone(&self.passing), Who::of(request));
+        waiting::spawn(move || {
+            if let Err(error) = who.wait(|call| fs.catch_up(call, handle)) {
+                tracing::error!(err = %error, "what was stored through a mapping is not recorded");
+            }
+            fs.close(handle);
+            passing.close(handle);
+            reply.ok();
+        });
     }
 
     fn fsync(
         &self,
         request: &Request,
         _: INodeNo,
-        _: FileHandle,
+        handle: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        self.after_barrier(request, |synced| answer_empty(reply, synced));
+        let handle = handle_id(handle);
+        if !self.fs.is_direct(handle) {
+            return self.after_barrier(request, |synced| answer_empty(reply, synced));
+        }
+        let who = Who::of(request);
+        let done = self
+            .waiting
+            .until_killed(&who, |synced| answer_empty(reply, synced));
+        let fs = self.fs.clone();
+        waiting::spawn(move || match who.wait(|call| fs.catch_up(call, handle)) {
+            Ok(()) => fs.sync(done),
+            Err(error) => done(Err(error)),
+        });
     }
 
     fn opendir(&self, _: &Request, node: INodeNo, _: fuser::OpenFlags, reply: ReplyOpen) {
@@ -747,7 +772,7 @@ fn hand_over<L: Log>(
     opened: Opened,
     reply: &impl OpensBacking,
 ) -> (Opened, Option<Arc<BackingId>>) {
-    if opened.mode != OpenMode::Passthrough {
+    if opened.mode == OpenMode::Cached {
         return (opened, None);
     }
     let register = || {

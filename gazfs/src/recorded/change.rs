@@ -63,11 +63,13 @@ impl<L: Log> RecordedFs<L> {
             let reservation = self.reserve_attributes(call, node.fnode())?;
             let losses = self.reserve_losses(call, &node, &path, true)?;
             let mut state = node.lock();
+            state.look_behind(&path)?;
             let before = fstat(&path)?;
             let applied = self.apply(&path, change);
             // Also if only a part was done.
             let after = fstat(&path)?;
             state.is_privileged = None;
+            state.saw(mtime(&after));
             let done = difference(change, &before, &after);
             if state.is_recorded && done != AttributeChange::default() {
                 self.record_attributes(reservation, &node, done);

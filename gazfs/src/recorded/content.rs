@@ -124,9 +124,11 @@ impl<L: Log> RecordedFs<L> {
         if write.drops_privileges {
             self.drop_privileges(&mut losses, node, &mut state, file)?;
         }
+        state.look_behind(file)?;
         let written = write_all(file, write.data, write.offset)?;
-        if let Some(reservation) = reservation.filter(|_| state.is_recorded) {
+        if let Some(reservation) = reservation.filter(|_| state.is_recorded && written > 0) {
             let mtime = mtime(&fstat(file)?);
+            state.saw(mtime);
             let mutation = mutation(&write.data[..written], mtime);
             self.record_content(reservation, &mutation, node, file);
             self.record_lost_capability(losses, node, &mut state, file);
@@ -186,11 +188,13 @@ impl<L: Log> RecordedFs<L> {
         if !keeps {
             self.drop_privileges(&mut losses, node, &mut state, file)?;
         }
+        state.look_behind(file)?;
         let before = fstat(file)?;
         fallocate(file, flags, offset, length)?;
         let after = fstat(file)?;
         if state.is_recorded {
             let mtime = mtime(&after);
+            state.saw(mtime);
             match change {
                 Some(change) => {
                     let mutation = mutation(change, mtime);

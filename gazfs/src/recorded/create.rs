@@ -18,7 +18,7 @@ use super::{
     error::FsError,
     fs::{RecordedFs, check_name},
     log::Log,
-    node::{BackingFile, Node},
+    node::{BackingFile, DefaultAcl, Node},
     open::{OpenFlags, Opened},
     open_mode::class,
     sqlite,
@@ -74,8 +74,7 @@ impl<L: Log> RecordedFs<L> {
                     may_write: true,
                 });
                 let class = class(Some(name), made.node.is_left_out);
-                let opened =
-                    self.count_open(&made.node, &mut state, class, flags.may_write, &file);
+                let opened = self.count_open(&made.node, &mut state, class, flags.may_write, &file);
                 drop(state);
                 Ok(Created {
                     attributes: made.attributes,
@@ -284,14 +283,16 @@ impl<L: Log> RecordedFs<L> {
 
     /// Returns the access rights that files in a directory get, if it has such.
     fn default_acl(&self, node: &Node) -> Result<Option<Arc<[u8]>>, FsError> {
-        if let Some(known) = &node.lock().default_acl {
-            return Ok(known.clone());
+        match &node.lock().default_acl {
+            DefaultAcl::Unknown => {}
+            DefaultAcl::None => return Ok(None),
+            DefaultAcl::Some(acl) => return Ok(Some(Arc::clone(acl))),
         }
         let path = self.descriptor(node.ino)?;
         let mut state = node.lock();
         let acl = get(&path_for(&path), DEFAULT_ACL.as_bytes(), false).ok();
-        let acl = acl.map(Arc::from);
-        state.default_acl = Some(acl.clone());
+        let acl = acl.map(Arc::<[u8]>::from);
+        state.default_acl = acl.clone().map_or(DefaultAcl::None, DefaultAcl::Some);
         Ok(acl)
     }
 

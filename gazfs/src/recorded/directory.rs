@@ -9,7 +9,8 @@ use rustix::{
 };
 
 use super::{
-    attributes::Ino, error::FsError, fs::RecordedFs, handle::HandleId, log::Log, node::lock, open_mode::OpenMode,
+    attributes::Ino, error::FsError, fs::RecordedFs, handle::HandleId, log::Log, node::lock,
+    open_mode::OpenMode,
 };
 
 /// A line of a directory.

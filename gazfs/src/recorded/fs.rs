@@ -106,25 +106,23 @@ impl<L: Log> RecordedFs<L> {
         let directory = names.descriptor(self.backing(), parent)?;
         let stat = stat_name(directory.as_fd(), name)?;
         let ino = self.backing().ino(stat.st_ino);
-        let node = match names.look_up(ino, parent, name) {
-            Some(node) => node,
-            None => {
-                let above = names.node(parent)?;
-                let place = Place {
-                    parent: above.fnode(),
-                    name,
-                };
-                let fnode = self.log().fnode_at(place);
-                if fnode.is_none() && !sqlite::is_shared_memory_name(name) {
-                    tracing::error!(
-                        name = %name.escape_ascii(),
-                        "a file of the backing tree is not in the log"
-                    );
-                    return Err(Errno::IO.into());
-                }
-                names.add(Node::new(ino, kind(&stat), fnode), parent, name)
-            }
+        if let Some(node) = names.look_up(ino, parent, name) {
+            return Ok(attributes(ino, node.generation, &stat));
+        }
+        let above = names.node(parent)?;
+        let place = Place {
+            parent: above.fnode(),
+            name,
         };
+        let fnode = self.log().fnode_at(place);
+        if fnode.is_none() && !sqlite::is_shared_memory_name(name) {
+            tracing::error!(
+                name = %name.escape_ascii(),
+                "a file of the backing tree is not in the log"
+            );
+            return Err(Errno::IO.into());
+        }
+        let node = names.add(Node::new(ino, kind(&stat), fnode), parent, name);
         Ok(attributes(ino, node.generation, &stat))
     }
 

@@ -286,3 +286,6 @@ fn check(backing: &Backing, ino: Ino, stat: &Stat) -> rustix::io::Result<()> {
         Err(Errno::STALE)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use gazette_recoverylog_fsm::{Fnode, Kind};
+use gazette_recoverylog_fsm::{Fnode, Kind, Timestamp};
 
 use super::{attributes::Ino, open_mode::Opens};
 
@@ -29,6 +29,10 @@ pub(super) struct Node {
 /// What is read and changed under the lock of an inode. Whoever holds it changes the file and
 /// records that, so the log has changes of one file in their order.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and any of them go together"
+)]
 pub(super) struct State {
     /// Changes go into the log: it was in it, and has a name there still.
     pub(super) is_recorded: bool,
@@ -38,13 +42,28 @@ pub(super) struct State {
     pub(super) opens: Opens,
     /// The kernel wrote the backing file itself, so pages of this mount may be old.
     pub(super) has_old_pages: bool,
+    /// Its mtime when it was last seen, while a handle goes around the pages.
+    pub(super) seen: Option<Timestamp>,
+    /// Something was stored through a mapping that the log does not have.
+    pub(super) is_behind: bool,
     /// It may have `security.capability`, which writing takes away.
     pub(super) may_have_capability: bool,
     /// It has set-user-ID or set-group-ID bits that writing takes away. `None` if that was not looked
     /// at since the mode changed.
     pub(super) is_privileged: Option<bool>,
-    /// The default access rights of a directory. `None` if they were not looked at yet.
-    pub(super) default_acl: Option<Option<Arc<[u8]>>>,
+    /// The default access rights of a directory.
+    pub(super) default_acl: DefaultAcl,
+}
+
+/// The default access rights of a directory.
+#[derive(Debug, Clone)]
+pub(super) enum DefaultAcl {
+    /// They were not looked at since they may have changed.
+    Unknown,
+    /// There are none.
+    None,
+    /// These.
+    Some(Arc<[u8]>),
 }
 
 /// An open file of the backing tree.
@@ -69,9 +88,11 @@ impl Node {
                 file: None,
                 opens: Opens::default(),
                 has_old_pages: false,
+                seen: None,
+                is_behind: false,
                 may_have_capability: true,
                 is_privileged: None,
-                default_acl: None,
+                default_acl: DefaultAcl::Unknown,
             }),
         }
     }

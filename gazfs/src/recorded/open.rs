@@ -23,6 +23,7 @@ use super::{
 };
 
 /// How a program opens a file.
+#[expect(clippy::struct_excessive_bools, reason = "as open(2) has them")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFlags {
     /// It may read.
@@ -91,7 +92,12 @@ impl<L: Log> RecordedFs<L> {
         *state.opens.count(mode) += 1;
         let keeps_pages = match mode {
             OpenMode::Cached => !std::mem::take(&mut state.has_old_pages),
-            OpenMode::Direct => true,
+            OpenMode::Direct => {
+                if state.seen.is_none() {
+                    state.seen = fstat(file).ok().as_ref().map(mtime);
+                }
+                true
+            }
             OpenMode::Passthrough => {
                 state.has_old_pages |= may_write;
                 true
@@ -149,6 +155,9 @@ impl<L: Log> RecordedFs<L> {
             let mut state = handle.node.lock();
             let count = state.opens.count(*lock(&handle.mode));
             *count = count.saturating_sub(1);
+            if state.opens.direct == 0 {
+                state.seen = None;
+            }
             if state.opens.is_empty() {
                 state.file = None;
             }
@@ -176,9 +185,12 @@ impl<L: Log> RecordedFs<L> {
         if !keeps {
             self.drop_privileges(&mut losses, node, &mut state, file)?;
         }
+        state.look_behind(file)?;
         ftruncate(file, size)?;
         if state.is_recorded {
-            let mutation = mutation(mtime(&fstat(file)?));
+            let mtime = mtime(&fstat(file)?);
+            state.saw(mtime);
+            let mutation = mutation(mtime);
             self.record_content(reservation, &mutation, node, file);
             self.record_lost_capability(losses, node, &mut state, file);
         }

@@ -1,6 +1,6 @@
-//! What is left out of the log: the shared memory of SQLite.
+//! What is left out of the log: the shared memory of `SQLite`.
 //!
-//! In its mode with a write-ahead log SQLite keeps an index of that in a file whose name ends in
+//! In its mode with a write-ahead log `SQLite` keeps an index of that in a file whose name ends in
 //! `-shm`. It is rebuilt when it is missing, and changes all the time.
 
 use std::os::fd::BorrowedFd;
@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{FileType, Mode, OFlags, Stat, openat};
 
 /// Says whether a new file is left out of the log: it is called `X-shm`, and X is a database of
-/// SQLite.
+/// `SQLite`.
 pub(super) fn is_left_out(directory: BorrowedFd<'_>, name: &[u8], stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
         && name

@@ -16,7 +16,7 @@ use super::{
     fs::RecordedFs,
     log::Log,
     names::Names,
-    node::Node,
+    node::{DefaultAcl, Node},
 };
 
 /// Whether an attribute must exist.
@@ -86,7 +86,7 @@ impl<L: Log> RecordedFs<L> {
         let before = fstat(&descriptor)?.st_mode;
         set(&path, name, value, mode)?;
         state.may_have_capability = true;
-        state.default_acl = None;
+        state.default_acl = DefaultAcl::Unknown;
         state.is_privileged = None;
         if !state.is_recorded {
             return Ok(());
@@ -116,7 +116,7 @@ impl<L: Log> RecordedFs<L> {
         let mut state = node.lock();
         let before = fstat(&descriptor)?.st_mode;
         remove(&path, name)?;
-        state.default_acl = None;
+        state.default_acl = DefaultAcl::Unknown;
         if !state.is_recorded {
             return Ok(());
         }
@@ -148,13 +148,13 @@ impl<L: Log> RecordedFs<L> {
         let mut names = self.names();
         if node.kind != Kind::Symlink {
             let descriptor = names.descriptor(self.backing(), node.ino)?;
-            return Ok((path_for(&*descriptor), descriptor));
+            return Ok((path_for(&descriptor), descriptor));
         }
         // A path through a descriptor would be followed; that of the name is not.
         let (parent, name) = Names::name_of(&names, node.ino).ok_or(Errno::OPNOTSUPP)?;
         let directory = names.descriptor(self.backing(), parent)?;
         let path = XattrPath {
-            path: path_in(&*directory, &name),
+            path: path_in(&directory, &name),
             is_link: true,
         };
         Ok((path, directory))

@@ -54,7 +54,7 @@ fn barriers() -> Vec<String> {
 #[test]
 fn what_must_be_durable_waits_for_the_log() {
     let Some(mount) = Mount::new() else { return };
-    fs::write(mount.path("file"), [1; 20_000]).expect("write a file");
+    fs::write(mount.path("file"), vec![1; 20_000]).expect("write a file");
     for script in barriers() {
         mount.log.hold_barriers(true);
         let mut child = waiting_for_barrier(&mount, &script);
@@ -82,7 +82,7 @@ fn what_need_not_be_durable_does_not_wait() {
 #[test]
 fn a_killed_program_does_not_wait_for_a_barrier() {
     let Some(mount) = Mount::new() else { return };
-    fs::write(mount.path("file"), [1; 20_000]).expect("write a file");
+    fs::write(mount.path("file"), vec![1; 20_000]).expect("write a file");
     mount.log.hold_barriers(true);
     for script in barriers() {
         let mut child = waiting_for_barrier(&mount, &script);

@@ -125,7 +125,7 @@ impl Model {
             let fnode = self.find(path.strip_prefix(root).expect("it is below the root"));
             let fnode = fnode.unwrap_or_else(|| panic!("{} was not recorded", path.display()));
             *seen.entry(fnode).or_insert(0) += 1;
-            let same = *inodes.entry(fnode).or_insert(metadata.ino());
+            let same = *inodes.entry(fnode).or_insert_with(|| metadata.ino());
             assert_eq!(same, metadata.ino(), "{} is another file", path.display());
             if fnode != Fnode::ROOT {
                 self.files[&fnode].check(path, metadata, holes);
@@ -189,6 +189,9 @@ impl Replayed {
 
     fn change(&mut self, change: AttributeChange) {
         let inode = &mut self.inode;
+        if let (Some(mode), Some(rights)) = (change.mode, self.xattrs.get_mut(ACCESS_RIGHTS)) {
+            change_rights(rights, mode);
+        }
         inode.mode = change.mode.unwrap_or(inode.mode);
         inode.uid = change.uid.unwrap_or(inode.uid);
         inode.gid = change.gid.unwrap_or(inode.gid);
@@ -258,6 +261,26 @@ impl Replayed {
         }
     }
 }
+
+/// Changes access rights as chmod(2) does: those of the owner, of others, and the mask, or of the
+/// group if there is no mask.
+fn change_rights(rights: &mut [u8], mode: u32) {
+    let (owner, group, mask, others) = (1, 4, 0x10, 0x20);
+    // After a header, entries of a tag, permissions and a number.
+    let (_, entries) = rights.split_at_mut(4);
+    let has_mask = entries.chunks(8).any(|entry| entry[0] == mask);
+    for entry in entries.chunks_mut(8) {
+        let shift = match entry[0] {
+            tag if tag == owner => 6,
+            tag if tag == mask || tag == group && !has_mask => 3,
+            tag if tag == others => 0,
+            _ => continue,
+        };
+        entry[2] = u8::try_from(mode >> shift & 7).expect("three bits");
+    }
+}
+
+const ACCESS_RIGHTS: &[u8] = b"system.posix_acl_access";
 
 fn time(seconds: i64, nanos: i64) -> Timestamp {
     let nanos = u32::try_from(nanos).expect("it is less than a second");

@@ -8,7 +8,7 @@ use std::{
 use gazfs::recorded::memory::Owned;
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::harness::Mount;
+use crate::harness::{Mount, eventually};
 
 /// Says whether a name was made in the log.
 fn was_created(mount: &Mount, wanted: &str) -> bool {
@@ -94,11 +94,74 @@ fn sparse_files_stay_as_sparse_as_they_are() {
         file.write_all_at(&[1; 5000], at).expect("write");
     }
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    file.write_all_at(&[2; 100_000], 1 << 20).expect("write");
+    file.write_all_at(&vec![2; 100_000], 1 << 20)
+        .expect("write");
     fallocate(&file, punch, (1 << 20) + 1000, 50_000).expect("punch");
     file.set_len((5 << 30) + 10).expect("cut");
     file.set_len(6 << 30).expect("grow");
     mount.check_replay_and_holes();
+}
+
+#[test]
+fn tables_that_are_written_once_read_right_in_every_way() {
+    let Some(mount) = Mount::new() else { return };
+    let path = mount.path("1.sst");
+    fs::write(&path, vec![1; 100_000]).expect("write a file");
+    let read = |file: &File| {
+        let mut found = vec![0; 100_000];
+        file.read_exact_at(&mut found, 0).expect("read");
+        found
+    };
+    let first = File::open(&path).expect("open");
+    assert_eq!(read(&first), vec![1; 100_000]);
+    // While it is open, somebody writes it after all.
+    let writer = File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .expect("open");
+    writer.write_all_at(&vec![2; 50_000], 0).expect("write");
+    let second = File::open(&path).expect("open");
+    for file in [&first, &second, &writer] {
+        assert_eq!(read(file)[49_999..50_001], [2, 1]);
+    }
+    let stores = "exec python3 -c \"
+import mmap,os,sys
+f=os.open(os.environ['D']+'/1.sst',os.O_RDWR); m=mmap.mmap(f,8192)
+m[5000]=7
+if len(sys.argv)>1:
+    os.fsync(f); m[5001]=8; os.pwrite(f,b'9',60000); m[5002]=8
+\"";
+    mount.sh_ok(stores);
+    let stored = |file: &File| read(file)[5000..5003].to_vec();
+    assert_eq!(stored(&first), [7, 2, 2]);
+    drop(writer);
+    eventually("stores are recorded", || {
+        mount.log.mutations().iter().any(|mutation| {
+        matches!(mutation, Owned::Write { offset: 0, data, .. } if data.get(5000) == Some(&7))
+    })
+    });
+    mount.check_replay();
+    mount.sh_ok(&format!("{stores} more"));
+    assert_eq!(stored(&first), [7, 8, 8]);
+    eventually("stores are recorded", || {
+        mount.log.mutations().iter().any(|mutation| {
+        matches!(mutation, Owned::Write { offset: 0, data, .. } if data.get(5002) == Some(&8))
+    })
+    });
+    mount.check_replay();
+    drop((first, second));
+    // Nothing old is left.
+    let again = File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .expect("open");
+    assert_eq!(read(&again)[49_999..50_001], [2, 1]);
+    again.write_all_at(&[3], 0).expect("write");
+    let cached = File::open(&path).expect("open");
+    assert_eq!(read(&cached)[..2], [3, 2]);
+    mount.check_replay();
 }
 
 #[test]

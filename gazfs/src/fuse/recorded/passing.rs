@@ -47,7 +47,11 @@ impl Passing {
         let mut state = self.lock();
         if let Some((ino, backing)) = state.handles.remove(&handle) {
             drop(backing);
-            if state.inodes.get(&ino).is_some_and(|backing| backing.strong_count() == 0) {
+            if state
+                .inodes
+                .get(&ino)
+                .is_some_and(|backing| backing.strong_count() == 0)
+            {
                 state.inodes.remove(&ino);
             }
         }

@@ -1,0 +1,80 @@
+//! Stores through mappings of a backing file, which the kernel tells nobody.
+//!
+//! They are possible only through a handle that goes around the pages of this mount. Each first
+//! store to a page that is not dirty changes the mtime, so a file whose mtime nobody here changed has
+//! some: then all of its content is recorded again, at fsync and when the handle is closed.
+
+use std::os::fd::AsFd;
+
+use gazette_recoverylog_fsm::{Fnode, Mutation, Timestamp};
+use rustix::{
+    fs::{fdatasync, fstat},
+    io::pread,
+};
+
+use super::{
+    attributes::mtime, call::Call, error::FsError, fs::RecordedFs, handle::HandleId, log::Log,
+    node::State,
+};
+
+impl State {
+    /// Notes whether something was stored since the file was last seen.
+    pub(super) fn look_behind(&mut self, file: impl AsFd) -> rustix::io::Result<()> {
+        if let Some(seen) = self.seen {
+            self.is_behind |= mtime(&fstat(file)?) != seen;
+        }
+        Ok(())
+    }
+
+    /// The file has this mtime by a change of ours.
+    pub(super) fn saw(&mut self, mtime: Timestamp) {
+        if self.seen.is_some() {
+            self.seen = Some(mtime);
+        }
+    }
+}
+
+impl<L: Log> RecordedFs<L> {
+    /// Records what was stored through mappings of a handle that goes around the pages.
+    pub fn catch_up(&self, call: &Call<'_>, handle: HandleId) -> Result<(), FsError> {
+        let handle = self.shared.handles.get(handle)?;
+        let (node, file) = (&handle.node, &*handle.descriptor);
+        // After it no page is dirty, so that the next store is noticed.
+        fdatasync(file)?;
+        {
+            let mut state = node.lock();
+            state.look_behind(file)?;
+            if !std::mem::take(&mut state.is_behind) || !state.is_recorded {
+                return Ok(());
+            }
+            state.saw(mtime(&fstat(file)?));
+        }
+        let mut buffer = vec![0; CHUNK_BYTES];
+        let mut offset = 0;
+        loop {
+            let expected = write(node.fnode(), offset, &buffer, Timestamp::default());
+            let reservation = self.reserve(call, &expected)?;
+            let state = node.lock();
+            let length = pread(file, &mut buffer, offset)?;
+            if length == 0 || !state.is_recorded {
+                return Ok(());
+            }
+            let mtime = mtime(&fstat(file)?);
+            let mutation = write(node.fnode(), offset, &buffer[..length], mtime);
+            self.record_content(reservation, &mutation, node, file);
+            drop(state);
+            offset += u64::try_from(length).unwrap_or(u64::MAX);
+        }
+    }
+}
+
+fn write(fnode: Fnode, offset: u64, data: &[u8], mtime: Timestamp) -> Mutation<'_> {
+    Mutation::Write {
+        fnode,
+        offset,
+        data,
+        mtime,
+    }
+}
+
+const CHUNK_BYTES: usize = 1 << 20;
