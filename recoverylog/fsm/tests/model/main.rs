@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
     reason = "a test fails by panicking, and its numbers are small"
 )]
 
