@@ -189,7 +189,7 @@ pub async fn history(
     let playback = Playback::new(&start.hints, start.mode, None);
     let mut playback = playback.map_err(|cause| RecoverError::Hints {
         log: log.to_owned(),
-        cause,
+        cause: Box::new(cause),
     })?;
     let until = match filter.until {
         Some(Moment::Time(time)) => Some(time),

@@ -15,7 +15,7 @@ use gazette_protocol::{
 use gazette_stores::{ActiveStore, Store, StoreConfig, Stores};
 
 pub(crate) use cover::{Part, Supply, gaps};
-pub use error::SourceError;
+pub use error::{FragmentName, SourceError};
 pub(crate) use read::{LogReader, Piece};
 
 /// Where a log and its hints are read from.

@@ -136,14 +136,17 @@ struct Builder<'a> {
     files: u64,
 }
 
+/// Names in a directory.
+type Children<'a> = Box<dyn Iterator<Item = (&'a Bytes, Fnode)> + 'a>;
+
 /// A directory whose entries are being made.
-struct Level {
-    name: Bytes,
+struct Level<'a> {
+    name: &'a Bytes,
     fnode: Fnode,
-    rest: std::vec::IntoIter<(Bytes, Fnode)>,
+    rest: Children<'a>,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
     /// Makes all files. Attributes of a directory are set when all in it is done, as they may take away the
     /// right to change it, and its times change with each entry.
     ///
@@ -152,13 +155,13 @@ impl Builder<'_> {
         let mut here = open_directory(CWD, tree.as_os_str().as_bytes())
             .map_err(|cause| ImageError::io("open", tree, cause))?;
         let mut rest = self.children(Fnode::ROOT);
-        let mut levels: Vec<Level> = Vec::new();
+        let mut levels: Vec<Level<'a>> = Vec::new();
         loop {
             if let Some((name, fnode)) = rest.next() {
                 self.path.push(name.clone());
                 self.files += 1;
-                if self.make(here.as_fd(), &name, fnode)? {
-                    here = open_directory(here.as_fd(), &name)
+                if self.make(here.as_fd(), name, fnode)? {
+                    here = open_directory(here.as_fd(), name)
                         .map_err(|cause| self.failed("open", cause))?;
                     let below = self.children(fnode);
                     let above = std::mem::replace(&mut rest, below);
@@ -175,19 +178,15 @@ impl Builder<'_> {
             let Some(level) = levels.pop() else { break };
             here =
                 open_directory(here.as_fd(), b"..").map_err(|cause| self.failed("leave", cause))?;
-            self.attributes(here.as_fd(), &level.name, level.fnode)?;
+            self.attributes(here.as_fd(), level.name, level.fnode)?;
             self.path.pop();
             rest = level.rest;
         }
         self.attributes(CWD, tree.as_os_str().as_bytes(), Fnode::ROOT)
     }
 
-    fn children(&self, directory: Fnode) -> std::vec::IntoIter<(Bytes, Fnode)> {
-        let children = self.tree.children(directory);
-        let children: Vec<_> = children
-            .map(|(name, fnode)| (name.clone(), fnode))
-            .collect();
-        children.into_iter()
+    fn children(&self, directory: Fnode) -> Children<'a> {
+        Box::new(self.tree.children(directory))
     }
 
     /// Makes one file, and says whether it is a directory that is to be entered.

@@ -8,7 +8,10 @@ use std::{
 };
 
 use gazette_recoverylog_fsm::Fnode;
-use rustix::fs::{AtFlags, CWD, FlockOperation};
+use rustix::{
+    fs::{AtFlags, CWD, FlockOperation},
+    io::Errno,
+};
 
 use super::{ImageError, staged};
 
@@ -92,10 +95,14 @@ impl Target {
         if sync {
             rustix::fs::syncfs(&folder).map_err(|cause| ImageError::io("sync", parent, cause))?;
         }
-        fs::rename(&self.tree, &self.path).map_err(|cause| match cause.kind() {
-            io::ErrorKind::ResourceBusy => ImageError::MountPoint(self.path.clone()),
-            io::ErrorKind::DirectoryNotEmpty => ImageError::NotEmpty(self.path.clone()),
-            _ => ImageError::io("rename to", &self.path, cause),
+        rustix::fs::rename(&self.tree, &self.path).map_err(|cause| {
+            if cause == Errno::BUSY {
+                ImageError::MountPoint(self.path.clone())
+            } else if cause == Errno::NOTEMPTY {
+                ImageError::NotEmpty(self.path.clone())
+            } else {
+                ImageError::io("rename to", &self.path, cause)
+            }
         })?;
         if sync {
             folder
@@ -202,7 +209,7 @@ fn claim_work(work: &Path, tree: &Path, log: &str) -> Result<File, ImageError> {
         .map_err(failed)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Err(ImageError::Busy(work.to_owned())),
+        Err(Errno::WOULDBLOCK) => return Err(ImageError::Busy(work.to_owned())),
         Err(error) => return Err(failed(error.into())),
     }
     file.set_len(0)

@@ -154,7 +154,7 @@ impl Drive {
                     Next::Feed
                 }
                 None if legs.end < self.legs.len() => return Ok(Ran::Through),
-                None => match self.playback.end()? {
+                None => match self.playback.end() {
                     Next::Stop | Next::Feed => Next::Stop,
                     rewind @ Next::Rewind(_) => rewind,
                 },

@@ -31,7 +31,7 @@ pub enum RecoverError {
         /// The log.
         log: String,
         /// What is wrong with them.
-        cause: HintsFault,
+        cause: Box<HintsFault>,
     },
     /// Something that is needed is gone from the log.
     #[error("recover {}: [{}, {}) is gone from the log, and {}; next: {}", .0.log, .0.begin, .0.end, .0.needed_by, .0.nearest)]

@@ -256,26 +256,26 @@ impl Playback {
     }
 
     /// Plays that the bytes ended at the limit.
-    pub(crate) fn end(&mut self) -> Result<Next, RecoverError> {
+    pub(crate) fn end(&mut self) -> Next {
         let begin = match self.reader.unfinished() {
-            Unfinished::Nothing if self.torn.is_none() => return Ok(Next::Stop),
+            Unfinished::Nothing if self.torn.is_none() => return Next::Stop,
             Unfinished::Nothing => self.reader.offset(),
             Unfinished::Junk { begin }
             | Unfinished::Frame { begin }
             | Unfinished::Content { begin, .. } => begin,
         };
         if !self.limit_is_head {
-            return Ok(Next::Stop);
+            return Next::Stop;
         }
         if matches!(
             self.reader.unfinished(),
             Unfinished::Junk { .. } | Unfinished::Nothing
         ) {
             self.tear(begin);
-            return Ok(Next::Stop);
+            return Next::Stop;
         }
         self.torn.get_or_insert(begin);
-        Ok(Next::Rewind(begin + 1))
+        Next::Rewind(begin + 1)
     }
 
     /// Plays that a range of the log is gone. Unless hints still name ops that may be behind it, that is an
@@ -555,7 +555,7 @@ impl Playback {
     fn hints_fault(&self, cause: HintsFault) -> RecoverError {
         RecoverError::Hints {
             log: self.fsm.log().to_string(),
-            cause,
+            cause: Box::new(cause),
         }
     }
 

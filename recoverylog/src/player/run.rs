@@ -54,7 +54,7 @@ impl Player {
         let playback = Playback::new(&start.hints, start.mode, Some(image));
         let mut playback = playback.map_err(|cause| RecoverError::Hints {
             log: self.options.log.clone(),
-            cause,
+            cause: Box::new(cause),
         })?;
         let until = match self.options.point {
             Point::Time(time) => Some(time),
@@ -153,7 +153,7 @@ impl Player {
                 .fsm
                 .mode()
                 .or(self.start.mode)
-                .or((reached.ops > 0).then_some(playback.tree.mode())),
+                .or_else(|| (reached.ops > 0).then(|| playback.tree.mode())),
             path: built.path,
             fsm: playback.fsm,
             tree: playback.tree,

@@ -290,6 +290,6 @@ async fn check_content_type(source: &Source, log: &str) -> Result<Option<Mode>, 
 fn fault(log: &str, cause: HintsFault) -> RecoverError {
     RecoverError::Hints {
         log: log.to_owned(),
-        cause,
+        cause: Box::new(cause),
     }
 }

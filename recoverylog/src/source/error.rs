@@ -1,9 +1,10 @@
 //! Why a log could not be read.
 
-use std::{io, sync::Arc};
+use std::{fmt, io, sync::Arc};
 
 use gazette_client::{AppendError, ClientError, FragmentReaderError, ReadError};
 use gazette_codecs::CodecError;
+use gazette_protocol::Fragment;
 use gazette_stores::StoreError;
 
 /// Why a log could not be read.
@@ -40,49 +41,74 @@ pub enum SourceError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A fragment in a store could not be read.
-    #[error(
-        "read [{begin}, {end}) of log {journal}: {cause}; next: restore the fragment's file, or recover as of an offset before {begin}"
-    )]
+    #[error("read {at}: {cause}; next: {}", at.next())]
     Url {
-        /// The journal.
-        journal: String,
-        /// Where the fragment begins.
-        begin: i64,
-        /// Where it ends.
-        end: i64,
+        /// Which fragment.
+        at: Box<FragmentName>,
         /// What went wrong.
-        cause: FragmentReaderError,
+        cause: Box<FragmentReaderError>,
     },
     /// A fragment in a store is not what its name says, or breaks off.
-    #[error(
-        "read [{begin}, {end}) of log {journal}: fragment {path}: {cause}; next: restore that file, or recover as of an offset before {begin}"
-    )]
+    #[error("read {at}: {cause}; next: {}", at.next())]
     Fragment {
-        /// The journal.
-        journal: String,
-        /// Where the fragment begins.
-        begin: i64,
-        /// Where it ends.
-        end: i64,
-        /// Its path in the store.
-        path: String,
+        /// Which fragment.
+        at: Box<FragmentName>,
         /// What went wrong.
         cause: Arc<io::Error>,
     },
     /// A fragment has a codec that is not known here.
-    #[error(
-        "read [{begin}, {end}) of log {journal}: fragment {path}: {cause}; next: recover with a version that knows it"
-    )]
+    #[error("read {at}: {cause}; next: recover with a version that knows it")]
     Codec {
-        /// The journal.
-        journal: String,
-        /// Where the fragment begins.
-        begin: i64,
-        /// Where it ends.
-        end: i64,
-        /// Its path in the store.
-        path: String,
+        /// Which fragment.
+        at: Box<FragmentName>,
         /// What is wrong.
-        cause: CodecError,
+        cause: Box<CodecError>,
     },
+}
+
+/// A fragment of a journal in a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FragmentName {
+    /// The journal.
+    pub journal: String,
+    /// Where it begins.
+    pub begin: i64,
+    /// Where it ends.
+    pub end: i64,
+    /// Its path in the store; empty if it was read at a URL.
+    pub path: String,
+}
+
+impl FragmentName {
+    pub(super) fn new(fragment: &Fragment, path: &str) -> Self {
+        Self {
+            journal: fragment.journal.clone(),
+            begin: fragment.begin,
+            end: fragment.end,
+            path: path.to_owned(),
+        }
+    }
+
+    fn next(&self) -> String {
+        let begin = self.begin;
+        format!(
+            "restore the fragment's file, or recover as of an offset up to {begin} (--at {begin})"
+        )
+    }
+}
+
+impl fmt::Display for FragmentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            journal,
+            begin,
+            end,
+            path,
+        } = self;
+        write!(f, "[{begin}, {end}) of log {journal}")?;
+        if !path.is_empty() {
+            write!(f, " in fragment {path}")?;
+        }
+        Ok(())
+    }
 }

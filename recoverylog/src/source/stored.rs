@@ -14,7 +14,7 @@ use gazette_stores::{ActiveStore, Store, StoreErrorKind};
 use tokio::sync::mpsc;
 use tokio_util::io::SyncIoBridge;
 
-use super::{At, Piece, Source, SourceError, Stretch};
+use super::{At, FragmentName, Piece, Source, SourceError, Stretch};
 
 /// Where pieces go. An error is the last one.
 pub(super) type Sink = mpsc::Sender<Result<Piece, SourceError>>;
@@ -29,7 +29,10 @@ pub(super) async fn send(source: Source, stretch: Stretch, begin: i64, end: i64,
             from_url(client, &stretch.fragment, url, begin, end, &sink).await
         }
         (Source::Broker(client), At::Broker | At::Store(_)) => {
-            from_broker(client, &stretch.fragment.journal, begin, end, &sink).await
+            let journal = &stretch.fragment.journal;
+            from_broker(client, journal, begin, end, PATIENCE, &sink)
+                .await
+                .map(drop)
         }
         // Surveys of a store name paths only.
         (Source::Store(_), At::Broker | At::Url(_)) => Ok(()),
@@ -40,13 +43,15 @@ pub(super) async fn send(source: Source, stretch: Stretch, begin: i64, end: i64,
     }
 }
 
+/// Returns how far it came.
 async fn from_broker(
     client: &Client,
     journal: &str,
     begin: i64,
     end: i64,
+    patience: Duration,
     sink: &Sink,
-) -> Result<(), SourceError> {
+) -> Result<i64, SourceError> {
     let request = ReadRequest {
         journal: journal.to_owned(),
         offset: begin,
@@ -56,11 +61,11 @@ async fn from_broker(
         ..ReadRequest::default()
     };
     let options = RetryOptions {
-        give_up_after: Some(PATIENCE),
+        give_up_after: Some(patience),
     };
     let mut reader = client.retry_reader_with(request, options);
     while reader.offset() < end {
-        let piece = match tokio::time::timeout(PATIENCE, reader.next()).await {
+        let piece = match tokio::time::timeout(patience, reader.next()).await {
             Ok(Ok(Some(ReadEvent::Content { offset, bytes }))) => Piece::Content { offset, bytes },
             Ok(Ok(Some(ReadEvent::Jump { from, to }))) => Piece::Gap {
                 begin: from,
@@ -73,10 +78,10 @@ async fn from_broker(
             Err(_elapsed) => break,
         };
         if sink.send(Ok(piece)).await.is_err() {
-            break;
+            return Ok(end);
         }
     }
-    Ok(())
+    Ok(reader.offset())
 }
 
 async fn from_url(
@@ -98,10 +103,8 @@ async fn from_url(
         match cause.kind() {
             ErrorKind::Corrupt => {
                 return Err(SourceError::Url {
-                    journal: fragment.journal.clone(),
-                    begin: fragment.begin,
-                    end: fragment.end,
-                    cause,
+                    at: Box::new(FragmentName::new(fragment, "")),
+                    cause: Box::new(cause),
                 });
             }
             ErrorKind::Retry if attempt < ATTEMPTS => {
@@ -109,9 +112,19 @@ async fn from_url(
                 tokio::time::sleep(retry_delay(attempt)).await;
                 attempt += 1;
             }
+            // It is not where it should be. A broker may have it still.
+            ErrorKind::NotFound => {
+                let journal = &fragment.journal;
+                return match from_broker(client, journal, at, end, GONE_PATIENCE, sink).await {
+                    Ok(reached) if reached >= end => Ok(()),
+                    Ok(_) | Err(_) => Err(SourceError::Url {
+                        at: Box::new(FragmentName::new(fragment, "")),
+                        cause: Box::new(cause),
+                    }),
+                };
+            }
             // This process cannot read it there, but the brokers may.
             ErrorKind::Retry
-            | ErrorKind::NotFound
             | ErrorKind::Denied
             | ErrorKind::Invalid
             | ErrorKind::Fenced
@@ -119,7 +132,10 @@ async fn from_url(
             | ErrorKind::NoSpace
             | ErrorKind::Internal => {
                 tracing::debug!(err = %cause, "fragment is read through a broker");
-                return from_broker(client, &fragment.journal, at, end, sink).await;
+                let journal = &fragment.journal;
+                return from_broker(client, journal, at, end, PATIENCE, sink)
+                    .await
+                    .map(drop);
             }
         }
     }
@@ -233,11 +249,8 @@ impl<R: tokio::io::AsyncRead + Unpin + Send + 'static> Blocking<R> {
             decoder(fragment.compression_codec(), buffered)
         };
         let mut content = content.map_err(|cause| SourceError::Codec {
-            journal: fragment.journal.clone(),
-            begin: fragment.begin,
-            end: fragment.end,
-            path: path.clone(),
-            cause,
+            at: Box::new(FragmentName::new(&fragment, &path)),
+            cause: Box::new(cause),
         })?;
         let fail = |error| failed(&fragment, &path, error);
         let skipped = io::copy(&mut (&mut content).take(self.discard), &mut io::sink());
@@ -267,10 +280,7 @@ impl<R: tokio::io::AsyncRead + Unpin + Send + 'static> Blocking<R> {
 
 fn failed(fragment: &Fragment, path: &str, error: io::Error) -> SourceError {
     SourceError::Fragment {
-        journal: fragment.journal.clone(),
-        begin: fragment.begin,
-        end: fragment.end,
-        path: path.to_owned(),
+        at: Box::new(FragmentName::new(fragment, path)),
         cause: Arc::new(error),
     }
 }
@@ -284,6 +294,9 @@ pub(super) const PIECE_BYTES: usize = 512 << 10;
 
 /// Attempts at a store, over some seconds.
 const ATTEMPTS: u32 = 6;
+
+/// How long brokers are waited for when a fragment is not in its store.
+const GONE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long brokers are waited for.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -2,7 +2,7 @@
 
 use gazette_recoverylog::{
     Source,
-    fsm::{Mode, Timestamp},
+    fsm::{Mark, Mode, Timestamp},
     player::{HintsChoice, Point, RecoverError, RecoverOptions, Recovered, recover},
 };
 
@@ -17,7 +17,7 @@ fn small_world(seed: u64) -> World {
     for _ in 0..14 {
         world.step();
     }
-    world.idle();
+    world.mark(Mark::Idle);
     world
 }
 

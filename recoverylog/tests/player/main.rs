@@ -4,6 +4,7 @@ mod faults;
 mod golden;
 mod histories;
 mod history;
+mod parts;
 mod support;
 mod targets;
 mod world;

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsStr,
     fs,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
@@ -101,9 +100,4 @@ pub(crate) fn files(root: &Path) -> BTreeMap<Vec<u8>, Found> {
         }
     }
     found
-}
-
-#[expect(dead_code, reason = "used by tests that write names")]
-pub(crate) fn name(bytes: &[u8]) -> &OsStr {
-    OsStr::from_bytes(bytes)
 }

@@ -18,8 +18,8 @@ use gazette_recoverylog::fsm::{
 use gazette_recoverylog::hints::PublishedHints;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode as FileMode, RenameFlags, SeekFrom, Timespec,
-    Timestamps, Uid, XattrFlags, makedev,
+    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode as FileMode, RenameFlags, SeekFrom, Uid,
+    XattrFlags, makedev,
 };
 
 pub(crate) const LOG: &str = "test/log";
@@ -166,9 +166,9 @@ impl World {
         }
     }
 
-    /// Appends a mark, which says nothing about files.
-    pub(crate) fn idle(&mut self) {
-        self.writer.mark(Mark::Idle, self.now, &mut self.out);
+    /// Appends a mark.
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        self.writer.mark(mark, self.now, &mut self.out);
         self.seal();
     }
 
@@ -723,16 +723,4 @@ fn data(path: &Path) -> Vec<u64> {
         at = end;
     }
     blocks
-}
-
-#[expect(dead_code, reason = "for tests that set times")]
-pub(crate) fn times(at: Timestamp) -> Timestamps {
-    let time = Timespec {
-        tv_sec: at.seconds,
-        tv_nsec: at.nanos.into(),
-    };
-    Timestamps {
-        last_access: time,
-        last_modification: time,
-    }
 }
