@@ -114,11 +114,12 @@ impl<L: Log> RecordedFs<L> {
             data,
             mtime,
         };
+        // The large one last: whoever waits for it has little that others wait for.
+        let mut losses = self.reserve_losses(call, node, file, !write.drops_privileges)?;
         let is_recorded = node.lock().is_recorded;
         let reservation = is_recorded
             .then(|| self.reserve(call, &mutation(write.data, Timestamp::default())))
             .transpose()?;
-        let mut losses = self.reserve_losses(call, node, file, !write.drops_privileges)?;
 
         let mut state = node.lock();
         if write.drops_privileges {

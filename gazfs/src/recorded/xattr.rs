@@ -78,8 +78,8 @@ impl<L: Log> RecordedFs<L> {
             name,
             value,
         };
-        let reservation = self.reserve(call, &mutation())?;
         let mode_changed = self.reserve_attributes(call, node.fnode())?;
+        let reservation = self.reserve(call, &mutation())?;
         let (path, descriptor) = self.xattr_path(&node)?;
 
         let mut state = node.lock();
@@ -92,7 +92,8 @@ impl<L: Log> RecordedFs<L> {
             return Ok(());
         }
         // Access rights that say no more than a mode are not kept: then there is no attribute.
-        if name == ACCESS_ACL.as_bytes() && get(&path, name, path.is_link).is_err() {
+        let are_rights = [ACCESS_ACL.as_bytes(), DEFAULT_ACL.as_bytes()].contains(&name);
+        if are_rights && get(&path, name, path.is_link).is_err() {
             let fnode = node.fnode();
             let removal = Mutation::RemoveXattr { fnode, name };
             self.record(reservation, &removal);

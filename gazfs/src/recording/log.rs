@@ -7,6 +7,7 @@ use gazette_recoverylog::{
     recorder::{Fault, Hold, Recorder, Reservation, State},
 };
 use rustix::io::Errno;
+use tokio::sync::watch;
 
 use super::FsyncWaits;
 use crate::recorded::log::{Content, Ended, Hold as FsHold, Log, Recorded};
@@ -15,6 +16,8 @@ use crate::recorded::log::{Content, Ended, Hold as FsHold, Log, Recorded};
 #[derive(Debug, Clone)]
 pub(super) struct RecorderLog {
     recorder: Recorder,
+    /// Looked at by each open: it costs less than the status.
+    state: watch::Receiver<State>,
     fsync: FsyncWaits,
     ends: Arc<Ends>,
 }
@@ -36,6 +39,7 @@ impl std::fmt::Debug for Ends {
 impl RecorderLog {
     pub(super) fn new(recorder: Recorder, fsync: FsyncWaits) -> Self {
         Self {
+            state: recorder.watch(),
             recorder,
             fsync,
             ends: Arc::default(),
@@ -107,7 +111,7 @@ impl Log for RecorderLog {
     }
 
     fn is_ended(&self) -> bool {
-        is_final(&self.recorder.status().state)
+        is_final(&self.state.borrow())
     }
 
     fn on_end(&self, ended: Box<dyn FnOnce() + Send>) {
