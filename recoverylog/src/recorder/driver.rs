@@ -4,9 +4,10 @@ use std::{
     future::{Future, pending},
     pin::Pin,
     sync::Arc,
+    time::Duration,
 };
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
     machine::{Found, Now, Outcome},
@@ -14,9 +15,12 @@ use super::{
     rpc::Rpcs,
     shared::{Call, Shared},
 };
-use crate::hints::{HintsHome, HintsHomeError, PublishedHints};
+use crate::hints::{HintsHome, PublishedHints};
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// How long hints may take to be published; then they are tried again later.
+const PUBLISH_WITHIN: Duration = Duration::from_mins(2);
 
 enum Came {
     Outcome(Outcome),
@@ -35,7 +39,7 @@ impl Drop for Ends {
 pub(super) async fn run(shared: Arc<Shared>, rpcs: Rpcs, home: Arc<dyn HintsHome>) {
     let _ends = Ends(Arc::clone(&shared));
     let mut call: Option<Boxed<Came>> = None;
-    let mut publishing: Option<Boxed<Result<(), HintsHomeError>>> = None;
+    let mut publishing: Option<Boxed<Result<(), String>>> = None;
     while shared.ended.borrow().is_none() {
         let timeout = {
             let mut core = shared.lock();
@@ -61,7 +65,7 @@ pub(super) async fn run(shared: Arc<Shared>, rpcs: Rpcs, home: Arc<dyn HintsHome
             result = maybe(&mut publishing) => {
                 publishing = None;
                 if let Err(error) = &result {
-                    tracing::warn!(log = %shared.log, err = %error, "hints were not published");
+                    tracing::warn!(log = %shared.log, err = error.as_str(), "hints were not published");
                 }
                 shared.with(|core, now| core.machine.handle_hints_published(now, result.is_ok()));
             }
@@ -90,9 +94,14 @@ fn start(rpcs: &Rpcs, call: Call) -> Boxed<Came> {
     })
 }
 
-fn publish(home: &Arc<dyn HintsHome>, hints: PublishedHints) -> Boxed<Result<(), HintsHomeError>> {
+fn publish(home: &Arc<dyn HintsHome>, hints: PublishedHints) -> Boxed<Result<(), String>> {
     let home = Arc::clone(home);
-    Box::pin(async move { home.publish(&hints).await })
+    Box::pin(async move {
+        match timeout(PUBLISH_WITHIN, home.publish(&hints)).await {
+            Ok(result) => result.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("not done within {} s", PUBLISH_WITHIN.as_secs())),
+        }
+    })
 }
 
 async fn maybe<T>(future: &mut Option<Boxed<T>>) -> T {

@@ -12,8 +12,9 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use gazette_recoverylog_fsm::Author;
 
-use super::outcome::{Acked, Fault, Fence, Hold, Room, State};
+use super::outcome::{Acked, Fault, Hold, Room, State};
 
+mod answers;
 mod events;
 mod hints;
 
@@ -91,12 +92,9 @@ enum Phase {
     Waiting { until: Now, then: Rpc },
     /// Recording failed for good. `asks` while it is being found out where the other owner began.
     Latched { fault: Fault, asks: bool },
-    /// All is over.
-    Ended,
+    /// All is over. The fault is why nothing more is taken.
+    Ended { fault: Fault },
 }
-
-/// Waits after failures in a row; the last is repeated. They are short, as a database waits behind them.
-const BACKOFF_MS: [u64; 6] = [20, 50, 100, 200, 500, 1000];
 
 impl Machine {
     /// Returns the machine of an author that has recovered all that `acked` tells of, and that is to
@@ -170,12 +168,13 @@ impl Machine {
     /// How it is going.
     pub(crate) fn state(&self, now: Now) -> State {
         match &self.phase {
-            Phase::Latched {
-                fault: Fault::Fenced(fence),
-                ..
-            } => State::Fenced(*fence),
-            Phase::Latched { fault, .. } => State::Failed(fault.clone()),
-            Phase::Ended => State::Failed(Fault::Ended),
+            Phase::Latched { fault, .. } | Phase::Ended { fault } => match fault {
+                Fault::Fenced(fence) => State::Fenced(*fence),
+                Fault::Lost { .. }
+                | Fault::Diverged { .. }
+                | Fault::TimedOut { .. }
+                | Fault::Ended => State::Failed(fault.clone()),
+            },
             Phase::Idle | Phase::Busy(_) | Phase::Waiting { .. } => {
                 match (self.failing_since, &self.last_error) {
                     (Some(since), Some(error)) => State::Stalled {
@@ -191,8 +190,7 @@ impl Machine {
     /// Why nothing can be recorded any more, if so.
     fn fault(&self) -> Option<Fault> {
         match &self.phase {
-            Phase::Latched { fault, .. } => Some(fault.clone()),
-            Phase::Ended => Some(Fault::Ended),
+            Phase::Latched { fault, .. } | Phase::Ended { fault } => Some(fault.clone()),
             Phase::Idle | Phase::Busy(_) | Phase::Waiting { .. } => None,
         }
     }
@@ -277,84 +275,6 @@ impl Machine {
         id
     }
 
-    /// Notes what became of an append or a probe.
-    pub(crate) fn handle_outcome(&mut self, now: Now, outcome: Outcome) {
-        let Phase::Busy(rpc) = self.phase else { return };
-        match outcome {
-            Outcome::Landed {
-                begin,
-                end,
-                register,
-            } => self.landed(now, begin, end, register),
-            Outcome::NotDone { no_space, error } => {
-                self.no_space = no_space;
-                self.failed(now, error, rpc);
-            }
-            Outcome::Unknown { error } => {
-                // An empty append leaves nothing to be found out.
-                let then = if rpc == Rpc::Probe {
-                    Rpc::Probe
-                } else {
-                    Rpc::ReadBack
-                };
-                self.failed(now, error, then);
-            }
-            Outcome::WrongOffset => self.read_back(),
-            Outcome::Mismatch { register } => match self.successor(register) {
-                None => self.read_back(),
-                author => {
-                    let offset = self.acked.offset;
-                    self.latch(Fault::Fenced(Fence { author, offset }), true);
-                }
-            },
-        }
-        self.advance(now);
-    }
-
-    /// Notes what the log has at the offset that was asked for.
-    pub(crate) fn handle_found(&mut self, now: Now, found: Found) {
-        if let Phase::Latched { fault, asks } = &mut self.phase {
-            if std::mem::take(asks) {
-                if let (Found::Own { end }, Fault::Fenced(fence)) = (found, &mut *fault) {
-                    fence.offset = end;
-                }
-                let report = Output::Report(fault.clone());
-                self.outputs.push_back(report);
-            }
-            return;
-        }
-        if self.phase != Phase::Busy(Rpc::ReadBack) {
-            return;
-        }
-        match found {
-            Found::Own { end } => {
-                let begin = self.acked.offset;
-                self.landed(now, begin, end, Register::Unknown);
-            }
-            // The first time, it is sent again at once: one lost answer costs no wait.
-            Found::Nothing if self.failures == 0 => {
-                self.failures = 1;
-                self.phase = Phase::Idle;
-            }
-            Found::Nothing => {
-                let error = self.last_error.clone();
-                let error = error.unwrap_or_else(|| "the log does not end where it says".into());
-                self.failed(now, error, Rpc::Probe);
-            }
-            Found::Other { author } => {
-                let offset = self.acked.offset;
-                let author = author.filter(|author| *author != self.author);
-                self.latch(Fault::Fenced(Fence { author, offset }), false);
-            }
-            Found::Shorter { head } => {
-                let acknowledged = self.acked.offset;
-                self.latch(Fault::Lost { acknowledged, head }, false);
-            }
-            Found::Failed { error } => self.failed(now, error, Rpc::ReadBack),
-        }
-        self.advance(now);
-    }
-
     /// Notes how much room there is for the log.
     pub(crate) fn handle_room(&mut self, room: Option<Room>) {
         self.room = room;
@@ -389,13 +309,13 @@ impl Machine {
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub(crate) fn next_timeout(&self) -> Option<Now> {
-        if self.phase == Phase::Ended {
+        if matches!(self.phase, Phase::Ended { .. }) {
             return None;
         }
         let waiting = match self.phase {
             Phase::Waiting { until, .. } => Some(until),
             Phase::Idle => self.probe_at(),
-            Phase::Busy(_) | Phase::Latched { .. } | Phase::Ended => None,
+            Phase::Busy(_) | Phase::Latched { .. } | Phase::Ended { .. } => None,
         };
         let barrier = self.barriers.front().zip(self.limits.fail_after);
         let barrier = barrier.map(|(barrier, limit)| barrier.since + limit);
@@ -406,14 +326,6 @@ impl Machine {
     /// Returns the next thing to do, until there is none.
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
-    }
-
-    /// The owner that a register names, if it is another one.
-    fn successor(&self, register: Register) -> Option<Author> {
-        match register {
-            Register::Author(author) if author != self.author => Some(author),
-            Register::Author(_) | Register::Empty | Register::Unknown => None,
-        }
     }
 
     fn timed_out(&self, after: Duration) -> Fault {
@@ -436,84 +348,6 @@ impl Machine {
         }
     }
 
-    fn landed(&mut self, now: Now, begin: i64, end: i64, register: Register) {
-        let Phase::Busy(rpc) = self.phase else { return };
-        let offset = self.acked.offset;
-        let author = self.successor(register);
-        // What is acknowledged elsewhere than it was meant to be was not placed by our rules.
-        if author.is_some() || begin != offset {
-            self.latch(Fault::Fenced(Fence { author, offset }), false);
-            return;
-        }
-        self.phase = Phase::Idle;
-        self.failures = 0;
-        self.failing_since = None;
-        self.no_space = false;
-        self.confirmed_at = now;
-        if rpc != Rpc::Probe {
-            self.claimed = true;
-            self.acked.offset = end;
-            if let Some(batch) = self.batches.pop_front() {
-                self.acked.seq_no = batch.last_seq_no;
-                self.pending_bytes -= batch.bytes;
-                self.outputs.push_back(Output::Release { begin });
-            }
-        }
-        if rpc == Rpc::ReadBack {
-            // It landed, but whether the log was ours ever since is not shown by that.
-            for barrier in &mut self.barriers {
-                barrier.rpc = barrier.rpc.max(self.next_rpc);
-            }
-        }
-        match register {
-            Register::Author(_) => self.reassert = false,
-            Register::Empty if self.claimed && !self.reassert => {
-                self.reassert = true;
-                self.outputs.push_back(Output::Mark);
-            }
-            Register::Empty | Register::Unknown => {}
-        }
-        while let Some(barrier) = self.barriers.front() {
-            if barrier.seq_no > self.acked.seq_no || barrier.rpc >= self.next_rpc {
-                break;
-            }
-            let barrier = barrier.id;
-            self.barriers.pop_front();
-            let result = Ok(());
-            self.outputs.push_back(Output::Answer { barrier, result });
-        }
-    }
-
-    fn failed(&mut self, now: Now, error: Arc<str>, then: Rpc) {
-        let index = usize::try_from(self.failures).unwrap_or(usize::MAX);
-        let wait = Duration::from_millis(BACKOFF_MS[index.min(BACKOFF_MS.len() - 1)]);
-        self.failures = self.failures.saturating_add(1);
-        self.failing_since.get_or_insert(now);
-        self.last_error = Some(error);
-        let until = now + wait;
-        self.phase = Phase::Waiting { until, then };
-    }
-
-    fn read_back(&mut self) {
-        self.phase = Phase::Busy(Rpc::ReadBack);
-        let offset = self.acked.offset;
-        self.outputs.push_back(Output::ReadBack { offset });
-    }
-
-    /// Fails for good. If `asks`, the log is read for where the other owner began.
-    fn latch(&mut self, fault: Fault, asks: bool) {
-        self.answer_all(&fault);
-        let next = if asks {
-            Output::ReadBack {
-                offset: self.acked.offset,
-            }
-        } else {
-            Output::Report(fault.clone())
-        };
-        self.outputs.push_back(next);
-        self.phase = Phase::Latched { fault, asks };
-    }
-
     fn answer_all(&mut self, fault: &Fault) {
         for barrier in std::mem::take(&mut self.barriers) {
             self.outputs.push_back(Output::Answer {
@@ -524,15 +358,18 @@ impl Machine {
     }
 
     fn end(&mut self, result: Result<Acked, Fault>) {
-        if self.phase == Phase::Ended {
+        if matches!(self.phase, Phase::Ended { .. }) {
             return;
         }
-        self.phase = Phase::Ended;
-        let fault = match &result {
-            Ok(_) => Fault::Ended,
-            Err(fault) => fault.clone(),
+        self.answer_all(result.as_ref().err().unwrap_or(&Fault::Ended));
+        // One that was fenced stays so.
+        let fault = match &self.phase {
+            Phase::Latched { fault, .. } => fault.clone(),
+            Phase::Idle | Phase::Busy(_) | Phase::Waiting { .. } | Phase::Ended { .. } => {
+                Fault::Ended
+            }
         };
-        self.answer_all(&fault);
+        self.phase = Phase::Ended { fault };
         self.outputs.push_back(Output::Ended(result));
     }
 
@@ -548,7 +385,10 @@ impl Machine {
                 }
             }
             Phase::Waiting { until, then } if now >= until => self.start(then),
-            Phase::Waiting { .. } | Phase::Busy(_) | Phase::Latched { .. } | Phase::Ended => {}
+            Phase::Waiting { .. }
+            | Phase::Busy(_)
+            | Phase::Latched { .. }
+            | Phase::Ended { .. } => {}
         }
         self.advance_hints(now);
         self.advance_stop(now);
@@ -622,7 +462,7 @@ impl Machine {
                     self.end(Ok(self.acked));
                 }
             }
-            Phase::Idle | Phase::Busy(_) | Phase::Waiting { .. } | Phase::Ended => {}
+            Phase::Idle | Phase::Busy(_) | Phase::Waiting { .. } | Phase::Ended { .. } => {}
         }
     }
 }

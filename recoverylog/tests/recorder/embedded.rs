@@ -31,7 +31,7 @@ async fn make(client: &Client) {
             length: 1 << 20,
             compression_codec: CompressionCodec::None.into(),
             stores: vec!["file:///".to_owned()],
-            refresh_interval: Duration::from_secs(300).try_into().unwrap(),
+            refresh_interval: Duration::from_mins(5).try_into().unwrap(),
             ..journal_spec::Fragment::default()
         },
         ..JournalSpec::default()

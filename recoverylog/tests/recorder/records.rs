@@ -3,11 +3,14 @@
 use std::{thread, time::Duration};
 
 use gazette_client::fake::{Call, Fault as BrokerFault};
+use gazette_protocol::labels;
 use gazette_recoverylog::{
-    fsm::{Fnode, Inode, Kind, Mark, Mode, Mutation, SizeChange, Timestamp},
+    fsm::{Fnode, FsmHints, Inode, Kind, Mark, Mode, Mutation, SizeChange, Timestamp},
     hints::{HintsHome, HintsPoint, JournalHints},
+    journals::content_type,
     recorder::{Fault, Hold, Recorder, RecorderError, RecorderOptions, Room, Start, State},
 };
+use gazette_recoverylog_fsm::image::MemoryImage;
 
 use crate::support::{
     LOG, apply, author, barrier, broker, content, create, eventually, inode, options, place, play,
@@ -339,4 +342,55 @@ async fn a_mutation_that_contradicts_the_log_ends_the_recording() {
     let fault = recorder.flush().await.unwrap_err();
     assert!(matches!(fault, Fault::Diverged { .. }), "{fault}");
     assert!(matches!(create(&recorder, "b"), Err(Hold::Failed(_))));
+}
+
+#[tokio::test]
+async fn a_log_of_mode_compat_gets_content_again_where_old_readers_need_it() {
+    let broker = broker();
+    let mut spec = gazette_client::fake::FakeBroker::spec(LOG);
+    let compat = content_type(Mode::Compat);
+    spec.labels.set_value(labels::CONTENT_TYPE, compat);
+    broker.upsert(spec);
+    let start = Start::fresh(LOG, Mode::Compat, author(1), inode(Kind::Directory)).unwrap();
+    let recorder = Recorder::start(broker.client(), start, options())
+        .await
+        .unwrap();
+    let file = create(&recorder, "a").unwrap();
+    write(&recorder, file, 0, b"0123456789").unwrap();
+    let cut = Mutation::Size {
+        fnode: file,
+        change: SizeChange::Truncate { size: 4 },
+        mtime: Timestamp::default(),
+    };
+    let reservation = recorder.reserve(&cut).unwrap();
+    let recorded = recorder.record(reservation, &cut, &mut |offset, buffer| {
+        let rest = &b"0123"[usize::try_from(offset).unwrap()..];
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        count
+    });
+    let (old, new) = recorded.replaced.expect("another fnode stands for it");
+    assert_eq!(old, file);
+    recorder.stop().await.unwrap();
+    let mut image = MemoryImage::new(Mode::Compat, &FsmHints::of_log(LOG)).unwrap();
+    let log = broker.content(LOG).into();
+    image.play(&LOG.into(), &log, |_, _, _| {}).unwrap();
+    assert_eq!(image.tree.lookup(Fnode::ROOT, b"a"), Some(new));
+    assert_eq!(image.content(new).bytes(), b"0123");
+}
+
+#[tokio::test]
+async fn what_a_log_cannot_say_is_refused_before_it_is_done() {
+    let broker = broker();
+    let recorder = start(&broker, 1).await.unwrap();
+    let file = Inode::default();
+    for name in ["", ".", "..", "a/b"] {
+        let mutation = Mutation::Create {
+            at: Some(place(name)),
+            inode: &file,
+        };
+        let hold = recorder.reserve(&mutation).unwrap_err();
+        assert!(matches!(hold, Hold::Refused(_)), "{name}: {hold}");
+    }
+    recorder.stop().await.unwrap();
 }

@@ -40,7 +40,7 @@ pub(crate) fn options() -> RecorderOptions {
         start_within: Duration::from_secs(10),
         stop_within: Duration::from_secs(5),
         // Hints are told by bytes and at the end, so that appends can be counted.
-        hints_every: Duration::from_secs(3600),
+        hints_every: Duration::from_hours(1),
         ..RecorderOptions::default()
     }
 }

@@ -4,6 +4,7 @@ use gazette_recoverylog_fsm::Author;
 use proptest::prelude::*;
 
 use super::*;
+use crate::recorder::Fence;
 
 mod simulation;
 
