@@ -201,6 +201,11 @@ class Recorded(Base):
         with answer:
             return int(answer.headers["X-Write-Head"])
 
+    def read_log(self):
+        """The bytes of the log up to its head."""
+        with urllib.request.urlopen(f"{self.url}/{self.log}?offset=0&block=false", timeout=60) as answer:
+            return answer.read()
+
     def rss_kib(self):
         with open(f"/proc/{self.daemon.pid}/status") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
