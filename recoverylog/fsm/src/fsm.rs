@@ -11,6 +11,10 @@ use crate::{
     Author, Fnode, FnodeSegments, FsmHints, Property, Segment, SegmentError, SegmentSet, Timestamp,
 };
 
+mod resume;
+
+pub use resume::{Rest, ResumeError};
+
 /// The state of a log after the ops that were applied.
 ///
 /// An op is applied if it has the next sequence number and checksum. With hints only their segments

@@ -14,7 +14,7 @@ mod segment;
 mod tree;
 mod writer;
 
-pub use fsm::{Applied, FromHintsError, Fsm, FsmError, LiveNode, OpExtent};
+pub use fsm::{Applied, FromHintsError, Fsm, FsmError, LiveNode, OpExtent, Rest, ResumeError};
 pub use hints::{FnodeSegments, FsmHints, HintsError, Property};
 pub use ids::{Author, Fnode, Timestamp};
 pub use inode::{AttributeChange, Inode, Kind};
