@@ -10,11 +10,12 @@
 
 mod base_reader;
 mod files;
+mod real;
 mod run;
 
 use gazette_recoverylog_fsm::Mode;
 use proptest::prelude::*;
-use run::{Step, run};
+use run::{Step, run, run_really};
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (any::<u8>(), any::<[u8; 4]>(), 0..50_000u32, 1..9_000u32);
@@ -38,5 +39,10 @@ proptest! {
     #[test]
     fn compat_logs_say_what_happened_at_every_prefix(steps in steps()) {
         run(Mode::Compat, &steps);
+    }
+
+    #[test]
+    fn the_model_is_as_a_real_directory(steps in steps()) {
+        run_really(&steps);
     }
 }

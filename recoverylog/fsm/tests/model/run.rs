@@ -12,6 +12,7 @@ use gazette_recoverylog_fsm::{
 
 use crate::base_reader::BaseReader;
 use crate::files::{File, Files, Views, views_of};
+use crate::real::{Real, comparable};
 
 /// Random numbers of which an operation is made.
 #[derive(Debug, Clone)]
@@ -39,6 +40,20 @@ struct Run {
     /// What the files were after the op of each sequence number.
     expected: BTreeMap<i64, Views>,
     hints: Vec<FsmHints>,
+    real: Option<Real>,
+}
+
+/// Runs the steps on a real directory too, and compares it with the model.
+pub(super) fn run_really(steps: &[Step]) {
+    let mut run = Run::new(Mode::Native);
+    run.real = Real::new(&run.files.files[0].inode);
+    for step in steps {
+        run.step(step);
+        if let Some(real) = &run.real {
+            let (real, model) = (comparable(real.views()), comparable(run.files.views(true)));
+            assert_eq!(real, model, "after {step:?}");
+        }
+    }
 }
 
 pub(super) fn run(mode: Mode, steps: &[Step]) {
@@ -70,6 +85,7 @@ impl Run {
             clock: 0,
             expected: BTreeMap::new(),
             hints: Vec::new(),
+            real: None,
         };
         let now = run.now();
         run.writer.mark(Mark::Claim, now, &mut run.out);
@@ -172,6 +188,10 @@ impl Run {
             assert_eq!(self.mode, Mode::Compat, "native logs say everything");
             return false;
         };
+        if let Some(real) = &mut self.real {
+            let id_of = |fnode| self.fnodes.iter().position(|of| *of == fnode).unwrap();
+            real.apply(&self.files, mutation, id, id_of);
+        }
         apply(&mut self.files);
         let before = self.out.len();
         let content = &self.files.files[id].content;
@@ -395,7 +415,7 @@ impl Run {
     }
 
     fn xattrs(&mut self, id: usize, name: &[u8], pick: usize, now: Timestamp) {
-        let name = [b"user.", name].concat();
+        let name = [&b"trusted."[..], name].concat();
         let fnode = self.fnodes[id];
         if pick.is_multiple_of(3) {
             self.mutate(
@@ -493,6 +513,9 @@ impl Run {
         self.writer.begin(&root, now, &mut self.out).unwrap();
         for file in &mut self.files.files {
             file.unnamed = false;
+        }
+        if let Some(real) = &mut self.real {
+            real.forget_unnamed();
         }
         self.expect();
     }
