@@ -13,4 +13,4 @@ mod source;
 pub use claim::{AUTHOR_REGISTER, author_of_value, author_value, take_over};
 pub use gazette_recoverylog_fsm as fsm;
 pub use image::{ImageError, NotRestored, Refused};
-pub use source::{Source, SourceError};
+pub use source::{FragmentName, Source, SourceError};

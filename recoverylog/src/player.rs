@@ -6,18 +6,20 @@ mod error;
 mod options;
 mod plan;
 mod playback;
+mod reached;
 mod recovered;
 mod run;
 mod start;
 
 pub use error::{Damage, DamageCause, HintsFault, Missing, Nearest, NeededBy, RecoverError};
 pub use options::{HintsChoice, Point, Progress, RecoverOptions, Tell};
-pub use playback::Skipped;
+pub use reached::Skipped;
 pub use recovered::{HintsUse, Recovered, Report};
 pub use run::Player;
 
 pub(crate) use drive::Drive;
-pub(crate) use playback::{Met, Playback, Standing};
+pub(crate) use playback::Playback;
+pub(crate) use reached::{Met, Standing};
 pub(crate) use start::{find as find_start, first_hints};
 
 use crate::Source;

@@ -193,20 +193,29 @@ async fn head(client: &Client, journal: &str) -> Result<(i64, bool), SourceError
         journal: journal.to_owned(),
         ..AppendRequest::default()
     };
-    match client.append(barrier, Bytes::new()).await {
-        Ok(response) => Ok((response.commit.unwrap_or_default().end, true)),
-        Err(error) if error_status(&error) == Some(Status::JournalNotFound) => {
+    let asked = tokio::time::timeout(HEAD_PATIENCE, client.append(barrier, Bytes::new())).await;
+    match asked {
+        Ok(Ok(response)) => Ok((response.commit.unwrap_or_default().end, true)),
+        Ok(Err(error)) if error_status(&error) == Some(Status::JournalNotFound) => {
             Err(SourceError::NoJournal {
                 journal: journal.to_owned(),
             })
         }
-        Err(error) => {
+        Err(_elapsed) => {
+            let head = client.read_head(journal).await?;
+            tracing::warn!(
+                head = head.write_head,
+                "the primary does not answer; the head is what a replica says"
+            );
+            Ok((head.write_head, false))
+        }
+        Ok(Err(error)) => {
             let head = client.read_head(journal).await.map_err(|other| {
                 // Of two errors, the one that says more.
                 if other.kind() == ErrorKind::Retry {
                     SourceError::Append(error.clone())
                 } else {
-                    SourceError::Client(other)
+                    other.into()
                 }
             })?;
             tracing::warn!(err = %error, head = head.write_head, "the head is what a replica says");
@@ -228,6 +237,9 @@ fn error_status(error: &AppendError) -> Option<Status> {
         | AppendCause::Closed => None,
     }
 }
+
+/// A little longer than clients usually try themselves.
+const HEAD_PATIENCE: Duration = Duration::from_secs(75);
 
 /// Longer than the recovery of any log should take.
 const SIGNATURE_TTL: Duration = Duration::from_hours(12);

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use gazette_recoverylog_fsm::{Author, Fsm, Mode, Timestamp, Tree};
 
-use super::playback::Skipped;
+use super::reached::Skipped;
 use crate::image::NotRestored;
 
 /// A directory that was recovered, and the state from which a recorder can go on.

@@ -9,7 +9,8 @@ use super::{
     drive::Drive,
     error::RecoverError,
     options::{Point, RecoverOptions},
-    playback::{Playback, Skipped},
+    playback::Playback,
+    reached::Skipped,
     recovered::{Recovered, Report},
     start::{self, Start},
 };

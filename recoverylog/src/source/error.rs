@@ -30,7 +30,7 @@ pub enum SourceError {
     },
     /// The brokers could not be asked.
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(Box<ClientError>),
     /// The primary could not be asked where the journal ends.
     #[error("ask where a log ends: {0}")]
     Append(#[source] AppendError),
@@ -39,7 +39,19 @@ pub enum SourceError {
     Read(#[from] ReadError),
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(Box<StoreError>),
+    /// Nothing came for a long time.
+    #[error(
+        "read log {journal} at {offset}: nothing came for {seconds} s; next: look at its store and brokers, and try again"
+    )]
+    Stalled {
+        /// The journal.
+        journal: String,
+        /// What was waited for.
+        offset: i64,
+        /// How long.
+        seconds: u64,
+    },
     /// A fragment in a store could not be read.
     #[error("read {at}: {cause}; next: {}", at.next())]
     Url {
@@ -64,6 +76,18 @@ pub enum SourceError {
         /// What is wrong.
         cause: Box<CodecError>,
     },
+}
+
+impl From<ClientError> for SourceError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(Box::new(error))
+    }
+}
+
+impl From<StoreError> for SourceError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Box::new(error))
+    }
 }
 
 /// A fragment of a journal in a store.

@@ -1,9 +1,9 @@
 //! Reads ranges of a log in order, several stretches at once.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use bytes::Bytes;
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 
 use super::{
     Part, Source, SourceError, Supply, Survey, cover,
@@ -46,6 +46,7 @@ enum Running {
         end: i64,
     },
     Content {
+        journal: String,
         pieces: mpsc::Receiver<Result<Piece, SourceError>>,
         task: JoinHandle<()>,
         at: i64,
@@ -102,9 +103,22 @@ impl LogReader {
                     return Ok(Some(gap));
                 }
                 Running::Content {
-                    pieces, at, end, ..
-                } => match pieces.recv().await {
-                    Some(Ok(piece)) => {
+                    journal,
+                    pieces,
+                    at,
+                    end,
+                    ..
+                } => match timeout(PATIENCE, pieces.recv()).await {
+                    Err(_elapsed) => {
+                        let error = SourceError::Stalled {
+                            journal: journal.clone(),
+                            offset: *at,
+                            seconds: PATIENCE.as_secs(),
+                        };
+                        self.stop();
+                        return Err(error);
+                    }
+                    Ok(Some(Ok(piece))) => {
                         *at = match &piece {
                             Piece::Content { offset, bytes } => {
                                 offset + i64::try_from(bytes.len()).unwrap_or(i64::MAX)
@@ -113,12 +127,11 @@ impl LogReader {
                         };
                         return Ok(Some(piece));
                     }
-                    Some(Err(error)) => {
-                        self.running.clear();
-                        self.waiting.clear();
+                    Ok(Some(Err(error))) => {
+                        self.stop();
                         return Err(error);
                     }
-                    None => {
+                    Ok(None) => {
                         let missing = (*at < *end).then_some(Piece::Gap {
                             begin: *at,
                             end: *end,
@@ -133,6 +146,11 @@ impl LogReader {
         }
     }
 
+    fn stop(&mut self) {
+        self.running.clear();
+        self.waiting.clear();
+    }
+
     fn start(&mut self, part: Part) {
         let Part { begin, end, supply } = part;
         let Supply::Stretch(stretch) = supply else {
@@ -141,8 +159,10 @@ impl LogReader {
         };
         let pieces = (AHEAD_BYTES / PIECE_BYTES / self.parallel).max(2);
         let (sink, pieces) = mpsc::channel(pieces);
+        let journal = stretch.fragment.journal.clone();
         let send = stored::send(self.source.clone(), *stretch, begin, end, sink);
         self.running.push_back(Running::Content {
+            journal,
             pieces,
             task: tokio::spawn(send),
             at: begin,
@@ -150,6 +170,9 @@ impl LogReader {
         });
     }
 }
+
+/// Longer than what supplies content tries by itself.
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Content that is held ahead of the consumer, of all stretches together.
 const AHEAD_BYTES: usize = 64 << 20;

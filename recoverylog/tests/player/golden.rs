@@ -1,7 +1,7 @@
 //! Logs that the reference wrote play to the trees that it played them to, or to an error where it hangs,
 //! crashes, or goes on without what is missing.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use gazette_client::fake::FakeBroker;
@@ -42,10 +42,11 @@ fn hints(value: &Value) -> HintsChoice {
 }
 
 fn sha1(bytes: &[u8]) -> String {
-    Sha1::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let mut text = String::new();
+    for byte in Sha1::digest(bytes) {
+        write!(text, "{byte:02x}").unwrap();
+    }
+    text
 }
 
 fn list(value: &Value) -> &[Value] {

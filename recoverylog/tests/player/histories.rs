@@ -12,8 +12,9 @@ use gazette_recoverylog::{
 };
 
 use crate::{
+    look::{compare, look_at},
     support::{broker_with, options, place},
-    world::{LOG, World, compare, look_at},
+    world::{LOG, World},
 };
 
 pub(crate) fn world(seed: u64, mode: Mode, steps: usize) -> World {

@@ -91,7 +91,7 @@ async fn a_history_tells_each_group_of_ops_and_filters() {
         }
     }
     let below = entries.iter().flat_map(|entry| &entry.paths);
-    let below = below.filter(|path| path.iter().filter(|byte| **byte == b'/').count() == 2);
+    let below = below.filter(|path| path.split(|byte| *byte == b'/').count() == 3);
     let wanted = below
         .map(|path| path.split(|byte| *byte == b'/').nth(1).unwrap().to_vec())
         .next();

@@ -14,8 +14,9 @@ use gazette_recoverylog::{
 
 use crate::{
     histories::world,
+    look::{compare, look_at},
     support::{add_log, broker_with, files, options, place},
-    world::{LOG, compare, look_at},
+    world::LOG,
 };
 
 /// A file that stays, hints, one that comes and goes, hints again, and another one that stays.
