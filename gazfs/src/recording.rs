@@ -7,6 +7,7 @@
 
 mod compare;
 mod error;
+mod keep;
 mod log;
 mod prepare;
 mod seed;

@@ -188,6 +188,11 @@ impl WorkDir {
         self.replace(STATE, &text)
     }
 
+    /// Reads what the log had said when the state was written.
+    pub fn read_image(&self) -> io::Result<Vec<u8>> {
+        fs::read(self.image())
+    }
+
     /// Replaces what the log had said, durably.
     pub fn write_image(&self, image: &[u8]) -> Result<(), WorkDirError> {
         self.replace(IMAGE, image)

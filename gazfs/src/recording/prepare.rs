@@ -21,7 +21,7 @@ use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Found, Options, Origin, Progress, Recording, RecordingError, compare,
+    Found, Options, Origin, Progress, Recording, RecordingError, compare, keep,
     log::{RecorderLog, is_final},
     seed,
 };
@@ -62,9 +62,18 @@ pub(super) async fn start(
         () = cancel.cancelled() => return Err(cancelled()),
         mode = log_mode(client, &options) => mode?,
     };
+    // As the last daemon left it: a try that fails leaves another one.
+    let state = work.read_state(&options.log)?;
     let mut tries = 0;
     let (recorder, files) = loop {
-        let files = files(client, &options, mode, &work, cancel, &tell).await?;
+        let kept = match &state {
+            Some(state) if tries == 0 => kept(&work, state, mode).await,
+            _ => None,
+        };
+        let files = match kept {
+            Some(files) => files,
+            None => files(client, &options, mode, &work, state.as_ref(), cancel, &tell).await?,
+        };
         let started = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(cancelled()),
@@ -124,16 +133,50 @@ async fn log_mode(client: &Client, options: &Options) -> Result<Mode, RecordingE
     }
 }
 
+/// Takes the backing files as the last daemon left them, if it ended in order and they are as they
+/// were then. That the log is, too, shows when it is taken over.
+async fn kept(work: &WorkDir, state: &State, mode: Mode) -> Option<Files> {
+    if state.phase != Phase::Clean || mode != Mode::Native {
+        return None;
+    }
+    let image = work.read_image();
+    let (tree, offset) = (work.tree(), state.offset);
+    let kept = blocking(move || {
+        let image = image.map_err(|cause| keep::KeepError::Io {
+            path: tree.clone(),
+            cause,
+        })?;
+        keep::keep(&image, offset, &tree)
+    });
+    match kept.await {
+        Ok(kept) => Some(Files {
+            fsm: kept.fsm,
+            tree: kept.tree,
+            write_head: offset,
+            is_seed_cut: false,
+            found: Found {
+                origin: Origin::Kept,
+                not_restored: 0,
+                notes: Vec::new(),
+            },
+        }),
+        Err(error) => {
+            tracing::info!(err = %error, "the backing files are not kept; reading the log");
+            None
+        }
+    }
+}
+
 /// Brings the backing files to what the log says.
 async fn files(
     client: &Client,
     options: &Options,
     mode: Mode,
     work: &WorkDir,
+    state: Option<&State>,
     cancel: &CancellationToken,
     tell: &Tell,
 ) -> Result<Files, RecordingError> {
-    let state = work.read_state(&options.log)?;
     let restore = work.restore();
     remove(&restore).await?;
     let told = Arc::clone(tell);
@@ -159,7 +202,7 @@ async fn files(
         Err(error) => return Err(error.into()),
     };
     let mut notes = notes(&recovered);
-    let aside = swap(work, state.as_ref()).await?;
+    let aside = swap(work, state).await?;
     if let Some(aside) = &aside {
         notes.push(format!(
             "the backing files of before differ from the log, and may hold what it never got: they \
@@ -373,7 +416,7 @@ async fn remove(path: &Path) -> Result<(), RecordingError> {
 }
 
 /// Does what may wait for the disk.
-async fn blocking<T: Send + 'static, E: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static, E: Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, E> {
     match tokio::task::spawn_blocking(work).await {

@@ -1,11 +1,13 @@
 //! What a recording does until it ends, and its end.
 
+use std::fs::File;
+
 use gazette_process::ExitStatus;
 use gazette_recoverylog::recorder::{Acked, Fault};
 use rustix::fs::syncfs;
 use tokio_util::sync::CancellationToken;
 
-use super::Recording;
+use super::{Recording, keep, prepare::blocking};
 use crate::{
     mount::{Asked, Control, FlushOutcome, MountError, Mounted, Question, UmountOutcome},
     work_dir::{Phase, State, boot_id},
@@ -142,16 +144,20 @@ impl Recording {
 
     /// Leaves the backing files to the next start: they are what the log says.
     async fn leave(&self, acked: Acked) -> Result<(), String> {
-        let tree = self.work.tree();
-        let synced = tokio::task::spawn_blocking(move || {
-            let root = std::fs::File::open(&tree)?;
-            syncfs(&root)?;
-            std::io::Result::Ok(())
+        let (tree, recorder) = (self.work.tree(), self.recorder.clone());
+        let image = blocking(move || {
+            let root = File::open(&tree).map_err(|error| error.to_string())?;
+            syncfs(&root).map_err(|error| error.to_string())?;
+            Ok::<_, String>(recorder.with_fsm(|fsm| keep::image(fsm, acked.offset, &tree)))
         });
-        match synced.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(format!("sync the backing files: {error}")),
-            Err(error) => return Err(format!("sync the backing files: {error}")),
+        match image.await? {
+            Ok(image) => self
+                .work
+                .write_image(&image)
+                .map_err(|error| error.to_string())?,
+            Err(error) => {
+                tracing::info!(err = %error, "no image is left; the next start reads the log");
+            }
         }
         let state = State {
             log: self.options.log.clone(),

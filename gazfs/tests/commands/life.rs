@@ -31,8 +31,39 @@ fn what_was_synced_is_recovered_elsewhere_and_there_at_the_next_start() {
     let mode = fs::metadata(house.path("dir")).expect("look").permissions();
     assert_eq!(mode.mode() & 0o222, 0, "nobody writes below the mount");
     let recorder = house.record("dir", &[]);
+    assert!(
+        recorder.said.contains("files are those of before"),
+        "{}",
+        recorder.said
+    );
     assert_same(&recorder.point, &copy);
+    recorder.write("folder/link", "changed");
+    assert_eq!(recorder.read("file"), "changed");
+    fs::rename(recorder.file("folder"), recorder.file("other")).expect("rename");
     assert_eq!(recorder.end().0, Some(0));
+    let again = house.recover("again", &[]);
+    let recorder = house.record("dir", &[]);
+    assert_same(&recorder.point, &again);
+    assert_eq!(recorder.read("other/link"), "changed");
+}
+
+#[test]
+fn backing_files_are_not_kept_if_they_or_the_log_changed_since() {
+    let Some(house) = House::new() else { return };
+    let recorder = house.record("dir", &[]);
+    recorder.write("file", "recorded");
+    assert_eq!(recorder.end().0, Some(0));
+    fs::write(house.path("dir.work/tree/file"), "tampered").expect("write");
+    let recorder = house.record("dir", &[]);
+    assert_eq!(recorder.read("file"), "recorded");
+    assert_eq!(recorder.end().0, Some(0));
+
+    let other = house.record("other", &[]);
+    other.write("file", "by another");
+    assert_eq!(other.end().0, Some(0));
+    let recorder = house.record("dir", &[]);
+    assert_eq!(recorder.read("file"), "by another");
+    assert!(!recorder.said.contains("note:"), "{}", recorder.said);
 }
 
 #[test]
