@@ -24,6 +24,7 @@ const PUBLISH_WITHIN: Duration = Duration::from_mins(2);
 
 enum Came {
     Outcome(Outcome),
+    Looked(Result<i64, Arc<str>>),
     Found(Found),
 }
 
@@ -43,6 +44,7 @@ pub(super) async fn run(shared: Arc<Shared>, rpcs: Rpcs, home: Arc<dyn HintsHome
     while shared.ended.borrow().is_none() {
         let timeout = {
             let mut core = shared.lock();
+            // It may come instead of a look.
             if let Some(next) = core.call.take() {
                 call = Some(start(&rpcs, next));
             }
@@ -59,6 +61,7 @@ pub(super) async fn run(shared: Arc<Shared>, rpcs: Rpcs, home: Arc<dyn HintsHome
                 call = None;
                 shared.with(|core, now| match came {
                     Came::Outcome(outcome) => core.machine.handle_outcome(now, outcome),
+                    Came::Looked(head) => core.machine.handle_looked(now, head),
                     Came::Found(found) => core.machine.handle_found(now, found),
                 });
             }
@@ -87,6 +90,7 @@ fn start(rpcs: &Rpcs, call: Call) -> Boxed<Came> {
                 content,
             } => Came::Outcome(rpcs.append(offset, check, &content).await),
             Call::Probe { offset } => Came::Outcome(rpcs.probe(offset).await),
+            Call::Look => Came::Looked(rpcs.look().await),
             Call::ReadBack { offset, sent } => {
                 Came::Found(rpcs.read_back(offset, sent.as_ref()).await)
             }

@@ -79,6 +79,7 @@ struct Barrier {
 enum Rpc {
     Send,
     Probe,
+    Look,
     ReadBack,
 }
 
@@ -314,7 +315,7 @@ impl Machine {
         }
         let waiting = match self.phase {
             Phase::Waiting { until, .. } => Some(until),
-            Phase::Idle => self.probe_at(),
+            Phase::Idle => self.look_at(),
             Phase::Busy(_) | Phase::Latched { .. } | Phase::Ended { .. } => None,
         };
         let barrier = self.barriers.front().zip(self.limits.fail_after);
@@ -333,19 +334,15 @@ impl Machine {
         Fault::TimedOut { after, cause }
     }
 
-    /// When a probe is due, while nothing is under way and nothing is pending.
-    fn probe_at(&self) -> Option<Now> {
-        let idle = self
-            .limits
-            .idle
-            .filter(|_| self.claimed)
-            .map(|idle| self.confirmed_at + idle);
-        // A barrier without ops waits for it.
-        if self.barriers.is_empty() {
-            idle
-        } else {
-            Some(Now::ZERO)
-        }
+    /// When the log is to be looked at, while nothing is under way and nothing is pending.
+    fn look_at(&self) -> Option<Now> {
+        let idle = self.limits.idle.filter(|_| self.claimed)?;
+        Some(self.confirmed_at + idle)
+    }
+
+    /// Whether somebody waits for an append, if only for an empty one.
+    fn has_work(&self) -> bool {
+        !self.batches.is_empty() || !self.barriers.is_empty()
     }
 
     fn answer_all(&mut self, fault: &Fault) {
@@ -377,15 +374,16 @@ impl Machine {
     fn advance(&mut self, now: Now) {
         self.expire_barriers(now);
         match self.phase {
-            Phase::Idle => {
-                if !self.batches.is_empty() {
-                    self.start(Rpc::Send);
-                } else if self.probe_at().is_some_and(|at| now >= at) {
-                    self.start(Rpc::Probe);
-                }
-            }
+            // What waits for an append does not wait for a look.
+            Phase::Idle
+            | Phase::Busy(Rpc::Look)
+            | Phase::Waiting {
+                then: Rpc::Look, ..
+            } if self.has_work() => self.start(Rpc::Send),
+            Phase::Idle if self.look_at().is_some_and(|at| now >= at) => self.start(Rpc::Look),
             Phase::Waiting { until, then } if now >= until => self.start(then),
-            Phase::Waiting { .. }
+            Phase::Idle
+            | Phase::Waiting { .. }
             | Phase::Busy(_)
             | Phase::Latched { .. }
             | Phase::Ended { .. } => {}
@@ -410,29 +408,25 @@ impl Machine {
         }
     }
 
+    /// Makes an RPC: the one given, or whatever suits what waits now.
     fn start(&mut self, rpc: Rpc) {
         let offset = self.acked.offset;
-        let output = match rpc {
-            Rpc::ReadBack => Output::ReadBack { offset },
-            // What came meanwhile confirms as much as a probe.
-            Rpc::Probe if self.batches.is_empty() => {
-                self.next_rpc += 1;
-                Output::Probe { offset }
-            }
-            Rpc::Probe | Rpc::Send => {
-                self.next_rpc += 1;
-                if let Some(batch) = self.batches.front_mut() {
-                    batch.sealed = true;
-                }
-                self.phase = Phase::Busy(Rpc::Send);
-                let check = match (self.claimed, self.reassert) {
-                    (false, _) => Check::Claim,
-                    (true, false) => Check::Own,
-                    (true, true) => Check::Reassert,
-                };
-                self.outputs.push_back(Output::Send { offset, check });
-                return;
-            }
+        let (rpc, output) = if rpc == Rpc::ReadBack {
+            (rpc, Output::ReadBack { offset })
+        } else if let Some(batch) = self.batches.front_mut() {
+            batch.sealed = true;
+            self.next_rpc += 1;
+            let check = match (self.claimed, self.reassert) {
+                (false, _) => Check::Claim,
+                (true, false) => Check::Own,
+                (true, true) => Check::Reassert,
+            };
+            (Rpc::Send, Output::Send { offset, check })
+        } else if self.barriers.is_empty() {
+            (Rpc::Look, Output::Look { offset })
+        } else {
+            self.next_rpc += 1;
+            (Rpc::Probe, Output::Probe { offset })
         };
         self.phase = Phase::Busy(rpc);
         self.outputs.push_back(output);

@@ -76,6 +76,23 @@ impl Rpcs {
         self.call(request, offset, &nothing, self.patience).await
     }
 
+    /// Asks where the log ends. By a read, as an empty append costs the broker a sync of its disk; by an
+    /// append only where it cannot be read, such as when it is suspended.
+    pub(super) async fn look(&self) -> Result<i64, Arc<str>> {
+        let look = async {
+            match self.client.read_head(&self.log).await {
+                Ok(head) => Ok(head.write_head),
+                Err(_) => ownership(&self.client, &self.log)
+                    .await
+                    .map(|owner| owner.head),
+            }
+        };
+        match timeout(self.patience, look).await {
+            Ok(head) => head.map_err(|error| error.to_string().into()),
+            Err(_) => Err(unanswered(self.patience)),
+        }
+    }
+
     async fn call(
         &self,
         request: AppendRequest,
@@ -96,10 +113,8 @@ impl Rpcs {
         let answer = timeout(patience, self.send(request, content)).await;
         let answer = match answer {
             Err(_) => {
-                let error = format!("no answer within {:.1} s", patience.as_secs_f32());
-                return Outcome::Unknown {
-                    error: error.into(),
-                };
+                let error = unanswered(patience);
+                return Outcome::Unknown { error };
             }
             Ok(Err(error)) => return failed(&error),
             Ok(Ok(response)) => response,
@@ -149,7 +164,7 @@ impl Rpcs {
         let patience = self.patience * 2 + Duration::from_secs(length / RATE_MIN);
         let found = timeout(patience, self.find(offset, sent)).await;
         found.unwrap_or_else(|_| Found::Failed {
-            error: format!("no answer within {:.1} s", patience.as_secs_f32()).into(),
+            error: unanswered(patience),
         })
     }
 
@@ -255,6 +270,10 @@ impl Rpcs {
             }
         }
     }
+}
+
+fn unanswered(patience: Duration) -> Arc<str> {
+    format!("no answer within {:.1} s", patience.as_secs_f32()).into()
 }
 
 fn failed(error: &AppendError) -> Outcome {

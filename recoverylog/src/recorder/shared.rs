@@ -70,6 +70,7 @@ pub(super) enum Call {
     Probe {
         offset: i64,
     },
+    Look,
     ReadBack {
         offset: i64,
         sent: Option<Content>,
@@ -291,6 +292,10 @@ impl Core {
                 }
                 Output::Probe { offset } => {
                     self.call = Some(Call::Probe { offset });
+                    after.wakes = true;
+                }
+                Output::Look { offset: _ } => {
+                    self.call = Some(Call::Look);
                     after.wakes = true;
                 }
                 Output::ReadBack { offset } => {

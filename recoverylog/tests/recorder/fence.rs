@@ -9,6 +9,7 @@ use std::{
 };
 
 use gazette_client::fake::{Call, FakeBroker, Fault as BrokerFault};
+use gazette_protocol::Status;
 use gazette_recoverylog::{
     fsm::{Fnode, Mode},
     hints::{HintsHome, JournalHints},
@@ -64,6 +65,26 @@ async fn an_idle_owner_learns_it_within_an_idle_mark() {
         .await
         .unwrap()
         .unwrap();
+    new.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_idle_owner_costs_the_broker_no_appends() {
+    let broker = broker();
+    let recorder = start(&broker, 1).await.unwrap();
+    eventually("hints", || recorder.status().hints_offset.is_some()).await;
+    let appends = broker.calls(Call::Append);
+    let reads = broker.calls(Call::Read);
+    eventually("looks", || broker.calls(Call::Read) > reads + 3).await;
+    assert_eq!(broker.calls(Call::Append), appends);
+    // Where it cannot be read, it is looked at otherwise.
+    broker.inject_every(Call::Read, 1, BrokerFault::Status(Status::Suspended));
+    let new = start(&broker, 2).await.unwrap();
+    eventually("fenced", || {
+        matches!(recorder.status().state, State::Fenced(_))
+    })
+    .await;
+    broker.heal();
     new.stop().await.unwrap();
 }
 

@@ -42,6 +42,21 @@ impl Machine {
         self.advance(now);
     }
 
+    /// Notes where the log ends, or why that could not be seen.
+    pub(crate) fn handle_looked(&mut self, now: Now, head: Result<i64, Arc<str>>) {
+        if self.phase != Phase::Busy(Rpc::Look) {
+            return;
+        }
+        let offset = self.acked.offset;
+        match head {
+            Ok(head) if head > offset => self.read_back(),
+            // A replica may be behind, but what it has is what we wrote.
+            Ok(_) => self.landed(now, offset, offset, Register::Unknown),
+            Err(error) => self.failed(now, error, Rpc::Look),
+        }
+        self.advance(now);
+    }
+
     /// Notes what the log has at the offset that was asked for.
     pub(crate) fn handle_found(&mut self, now: Now, found: Found) {
         if let Phase::Latched { fault, asks } = &mut self.phase {
@@ -108,7 +123,7 @@ impl Machine {
         self.failing_since = None;
         self.no_space = false;
         self.confirmed_at = now;
-        if rpc != Rpc::Probe {
+        if matches!(rpc, Rpc::Send | Rpc::ReadBack) {
             self.claimed = true;
             self.acked.offset = end;
             if let Some(batch) = self.batches.pop_front() {

@@ -20,7 +20,7 @@ pub(crate) struct Limits {
     pub(crate) max_batch_bytes: u64,
     /// How long a barrier waits, and how old what is pending may be while there is no room.
     pub(crate) fail_after: Option<Duration>,
-    /// How long the broker is left alone before it is asked whether the log is still ours.
+    /// How long the log is left alone before it is looked at whether it is still ours.
     pub(crate) idle: Option<Duration>,
     /// Bytes after which hints are published.
     pub(crate) hints_every_bytes: u64,
@@ -58,6 +58,12 @@ pub(crate) enum Output {
     },
     /// Append nothing, only to learn whether the log is still ours. Report as above.
     Probe {
+        /// Where the log must end.
+        offset: i64,
+    },
+    /// Look whether the log still ends there, without appending. Report with [`super::Machine::handle_looked`].
+    /// Another output that makes an RPC may come before that; then nobody waits for it any more.
+    Look {
         /// Where the log must end.
         offset: i64,
     },

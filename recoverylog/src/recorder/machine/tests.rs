@@ -127,29 +127,59 @@ fn a_barrier_without_ops_waits_for_a_probe_that_is_sent_after_it() {
 }
 
 #[test]
-fn an_idle_owner_asks_whether_the_log_is_still_his() {
+fn an_idle_owner_looks_whether_the_log_is_still_his() {
     let mut machine = claimed();
     assert_eq!(machine.next_timeout(), Some(ms(1000)));
     machine.handle_timeout(ms(1000));
-    assert_eq!(drain(&mut machine), [Output::Probe { offset: 10 }]);
-    machine.handle_outcome(
-        ms(1001),
-        Outcome::Mismatch {
-            register: Register::Author(author(OTHER)),
-        },
-    );
+    assert_eq!(drain(&mut machine), [Output::Look { offset: 10 }]);
+    machine.handle_looked(ms(1001), Ok(10));
+    assert_eq!(machine.next_timeout(), Some(ms(2001)));
+    machine.handle_timeout(ms(2001));
+    assert_eq!(drain(&mut machine), [Output::Look { offset: 10 }]);
+    machine.handle_looked(ms(2002), Ok(17));
     assert_eq!(drain(&mut machine), [Output::ReadBack { offset: 10 }]);
-    machine.handle_found(ms(1002), Found::Failed { error: "?".into() });
-    let fence = Fence {
-        author: Some(author(OTHER)),
-        offset: 10,
-    };
+    let author = Some(author(OTHER));
+    machine.handle_found(ms(2003), Found::Other { author });
+    let fence = Fence { author, offset: 10 };
     let fault = Fault::Fenced(fence);
     assert_eq!(drain(&mut machine), [Output::Report(fault.clone())]);
-    assert_eq!(machine.reserve(ms(1003), 1, true), Err(Hold::Fenced(fence)));
-    let barrier = machine.handle_barrier(ms(1003));
+    assert_eq!(machine.reserve(ms(2003), 1, true), Err(Hold::Fenced(fence)));
+    let barrier = machine.handle_barrier(ms(2003));
     assert_eq!(drain(&mut machine), [answer(barrier, Err(fault))]);
-    assert_eq!(machine.state(ms(1003)), State::Fenced(fence));
+    assert_eq!(machine.state(ms(2003)), State::Fenced(fence));
+}
+
+#[test]
+fn what_comes_does_not_wait_for_a_look() {
+    let mut machine = claimed();
+    machine.handle_timeout(ms(1000));
+    drain(&mut machine);
+    machine.handle_recorded(ms(1001), 2, 20);
+    assert_eq!(drain(&mut machine), [send(10, Check::Own)]);
+    // Its answer comes too late to mean anything.
+    machine.handle_looked(ms(1002), Ok(30));
+    assert_eq!(drain(&mut machine), []);
+    machine.handle_outcome(ms(1003), landed(10, 30));
+    machine.handle_timeout(ms(2003));
+    machine.handle_looked(ms(2004), Err("away".into()));
+    assert!(matches!(machine.state(ms(2004)), State::Stalled { .. }));
+    drain(&mut machine);
+    machine.handle_barrier(ms(2005));
+    assert_eq!(drain(&mut machine), [Output::Probe { offset: 30 }]);
+}
+
+#[test]
+fn a_fence_that_cannot_be_located_is_reported_with_what_is_known() {
+    let mut machine = claimed();
+    machine.handle_recorded(ms(1), 2, 20);
+    drain(&mut machine);
+    let register = Register::Author(author(OTHER));
+    machine.handle_outcome(ms(2), Outcome::Mismatch { register });
+    drain(&mut machine);
+    machine.handle_found(ms(3), Found::Failed { error: "?".into() });
+    let author = Some(author(OTHER));
+    let fault = Fault::Fenced(Fence { author, offset: 10 });
+    assert_eq!(drain(&mut machine), [Output::Report(fault)]);
 }
 
 #[test]

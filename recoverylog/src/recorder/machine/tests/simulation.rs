@@ -71,6 +71,7 @@ struct Append {
 enum Call {
     Append(Append),
     Probe(i64),
+    Look,
     ReadBack(i64),
 }
 
@@ -139,6 +140,7 @@ impl World {
                 Output::Send { offset, check } => {
                     let (bytes, last_seq_no) = self.batches[0];
                     self.sent = Some((bytes, last_seq_no));
+                    self.forget_look();
                     assert!(self.call.is_none(), "one RPC at a time");
                     self.call = Some(Call::Append(Append {
                         offset,
@@ -148,8 +150,13 @@ impl World {
                     }));
                 }
                 Output::Probe { offset } => {
+                    self.forget_look();
                     assert!(self.call.is_none(), "one RPC at a time");
                     self.call = Some(Call::Probe(offset));
+                }
+                Output::Look { .. } => {
+                    assert!(self.call.is_none(), "one RPC at a time");
+                    self.call = Some(Call::Look);
                 }
                 Output::ReadBack { offset } => {
                     assert!(self.call.is_none(), "one RPC at a time");
@@ -172,6 +179,10 @@ impl World {
         if std::mem::take(&mut self.marks) > 0 {
             self.record(12);
         }
+    }
+
+    fn forget_look(&mut self) {
+        self.call = self.call.take().filter(|call| !matches!(call, Call::Look));
     }
 
     /// The last op of ours that the log has.
@@ -342,6 +353,12 @@ impl World {
                     Found::Failed { error }
                 };
                 self.machine.handle_found(self.now, found);
+                return;
+            }
+            Call::Look => {
+                let is_answered = matches!(step, Step::Answer);
+                let head = is_answered.then(|| self.head()).ok_or(error);
+                self.machine.handle_looked(self.now, head);
                 return;
             }
             Call::Probe(offset) => Self::probe(offset),
