@@ -570,10 +570,11 @@ impl Run {
             assert_eq!(played.snapshot(), last);
             assert_eq!(played.fsm.next_checksum(), image.fsm.next_checksum());
         }
-        // What is read of files without a name counts for nothing.
+        // Files live as long as the model has them: none stays behind without a name.
+        assert_eq!(image.tree.fnodes().count(), self.files.living().len());
         assert_eq!(
             self.writer.tree().fnodes().count(),
-            image.tree.fnodes().count()
+            self.files.living().len()
         );
     }
 }
