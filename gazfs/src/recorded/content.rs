@@ -15,6 +15,7 @@ use super::{
     fs::RecordedFs,
     handle::HandleId,
     log::Log,
+    node::{Node, State},
 };
 
 /// A write of a program, or of pages that it changed through a mapping.
@@ -126,7 +127,13 @@ impl<L: Log> RecordedFs<L> {
             self.drop_privileges(&mut losses, node, &mut state, file)?;
         }
         state.look_behind(file)?;
-        let written = write_all(file, write.data, write.offset)?;
+        let written = match write_all(file, write.data, write.offset) {
+            Ok(written) => written,
+            Err(error) => {
+                self.record_touched(reservation, node, &mut state, file)?;
+                return Err(error.into());
+            }
+        };
         if let Some(reservation) = reservation.filter(|_| state.is_recorded && written > 0) {
             let mtime = mtime(&fstat(file)?);
             state.saw(mtime);
@@ -191,7 +198,10 @@ impl<L: Log> RecordedFs<L> {
         }
         state.look_behind(file)?;
         let before = fstat(file)?;
-        fallocate(file, flags, offset, length)?;
+        if let Err(error) = fallocate(file, flags, offset, length) {
+            self.record_touched(Some(touched), node, &mut state, file)?;
+            return Err(error.into());
+        }
         let after = fstat(file)?;
         if state.is_recorded {
             let mtime = mtime(&after);
@@ -206,16 +216,31 @@ impl<L: Log> RecordedFs<L> {
                     self.record_content(reservation, &mutation, node, file);
                 }
                 // Space alone is not content.
-                None => {
-                    let change = AttributeChange {
-                        mtime: Some(mtime),
-                        ..AttributeChange::default()
-                    };
-                    self.record_attributes(touched, node, change);
-                }
+                None => self.record_touched(Some(touched), node, &mut state, file)?,
             }
         }
         self.record_lost_capability(losses, node, &mut state, file);
+        Ok(())
+    }
+
+    /// Records the mtime: also a change that fails for want of space sets it. The lock of the inode
+    /// is held.
+    fn record_touched(
+        &self,
+        reservation: Option<L::Reservation>,
+        node: &Node,
+        state: &mut State,
+        file: &OwnedFd,
+    ) -> rustix::io::Result<()> {
+        if let Some(reservation) = reservation.filter(|_| state.is_recorded) {
+            let mtime = mtime(&fstat(file)?);
+            state.saw(mtime);
+            let change = AttributeChange {
+                mtime: Some(mtime),
+                ..AttributeChange::default()
+            };
+            self.record_attributes(reservation, node, change);
+        }
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! A mount over a log in memory, which is always taken away again.
 
 use std::{
+    ffi::CString,
     fs::{self, OpenOptions},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -22,12 +23,48 @@ pub(crate) struct Mount {
     /// Unmounts, whatever is open.
     mounted: Mutex<Option<Mounted>>,
     pub(crate) log: Arc<MemoryLog>,
+    _disk: Option<Disk>,
     dir: TempDir,
+}
+
+/// A small disk in memory.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn mount(point: PathBuf, kibibytes: u32) -> Self {
+        let options = CString::new(format!("size={kibibytes}k,mode=755")).expect("it has no NUL");
+        let flags = rustix::mount::MountFlags::empty();
+        let options = options.as_c_str();
+        rustix::mount::mount("tmpfs", &point, "tmpfs", flags, options).expect("mount");
+        Self(point)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let flags = rustix::mount::UnmountFlags::DETACH;
+        if let Err(error) = rustix::mount::unmount(&self.0, flags) {
+            eprintln!("{}: {error}", self.0.display());
+        }
+    }
 }
 
 impl Mount {
     /// Mounts an empty directory, or says that it cannot.
     pub(crate) fn new() -> Option<Self> {
+        Self::on(None)
+    }
+
+    /// The same, with the backing tree on a disk of its own of so many KiB.
+    pub(crate) fn on_small_disk(kibibytes: u32) -> Option<Self> {
+        if !is_root() {
+            eprintln!("SKIPPED, NOT TESTED: making a small disk needs root");
+            return None;
+        }
+        Self::on(Some(kibibytes))
+    }
+
+    fn on(kibibytes: Option<u32>) -> Option<Self> {
         if !has_fuse() {
             return None;
         }
@@ -37,9 +74,15 @@ impl Mount {
         for name in ["mount", "bare", "work", "work/tree"] {
             fs::create_dir(path(name)).expect("make a folder");
         }
+        let disk = kibibytes.map(|kibibytes| Disk::mount(path("work/tree"), kibibytes));
         let log = Arc::new(MemoryLog::default());
         let mounted = Mutex::new(Some(mount(&log, dir.path())));
-        Some(Self { mounted, log, dir })
+        Some(Self {
+            mounted,
+            log,
+            _disk: disk,
+            dir,
+        })
     }
 
     /// Unmounts, and mounts the same again.

@@ -187,6 +187,25 @@ fn a_full_log_refuses_a_change_as_a_full_disk_does() {
 }
 
 #[test]
+fn a_full_disk_refuses_what_it_cannot_take_and_a_short_write_is_recorded_short() {
+    let Some(mount) = Mount::on_small_disk(256) else {
+        return;
+    };
+    let no_space = Some(rustix::io::Errno::NOSPC.raw_os_error());
+    let file = File::create_new(mount.path("file")).expect("make a file");
+    let data = vec![7; 400 << 10];
+    let written = file.write_at(&data, 0).expect("a part of it is written");
+    assert!(written < data.len());
+    assert_eq!(file.metadata().expect("look").len(), written as u64);
+    assert_eq!(number(file.write_all_at(&data, 0)), no_space);
+    assert_eq!(number(fs::write(mount.path("other"), &data)), no_space);
+    mount.check_replay();
+    file.set_len(1000).expect("cut");
+    fs::write(mount.path("other"), "fits").expect("there is room again");
+    mount.check_replay();
+}
+
+#[test]
 fn statfs_shows_the_smaller_side() {
     let Some(mount) = Mount::new() else { return };
     let free = || {
