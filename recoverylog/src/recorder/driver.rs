@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
-    machine::{Found, Now, Outcome},
+    machine::{Found, Now, Outcome, Seen},
     outcome::Fault,
     rpc::Rpcs,
     shared::{Call, Shared},
@@ -24,7 +24,7 @@ const PUBLISH_WITHIN: Duration = Duration::from_mins(2);
 
 enum Came {
     Outcome(Outcome),
-    Looked(Result<i64, Arc<str>>),
+    Looked(u64, Result<Seen, Arc<str>>),
     Found(Found),
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn run(shared: Arc<Shared>, rpcs: Rpcs, home: Arc<dyn HintsHome
                 call = None;
                 shared.with(|core, now| match came {
                     Came::Outcome(outcome) => core.machine.handle_outcome(now, outcome),
-                    Came::Looked(head) => core.machine.handle_looked(now, head),
+                    Came::Looked(number, seen) => core.machine.handle_looked(now, number, seen),
                     Came::Found(found) => core.machine.handle_found(now, found),
                 });
             }
@@ -90,7 +90,7 @@ fn start(rpcs: &Rpcs, call: Call) -> Boxed<Came> {
                 content,
             } => Came::Outcome(rpcs.append(offset, check, &content).await),
             Call::Probe { offset } => Came::Outcome(rpcs.probe(offset).await),
-            Call::Look => Came::Looked(rpcs.look().await),
+            Call::Look { number } => Came::Looked(number, rpcs.look().await),
             Call::ReadBack { offset, sent } => {
                 Came::Found(rpcs.read_back(offset, sent.as_ref()).await)
             }

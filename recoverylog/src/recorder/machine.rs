@@ -18,7 +18,7 @@ mod answers;
 mod events;
 mod hints;
 
-pub(crate) use events::{BarrierId, Check, Found, Limits, Now, Outcome, Output, Register};
+pub(crate) use events::{BarrierId, Check, Found, Limits, Now, Outcome, Output, Register, Seen};
 use hints::Hints;
 
 /// The recorder's decisions.
@@ -41,7 +41,7 @@ pub(crate) struct Machine {
     reserved_bytes: u64,
     barriers: VecDeque<Barrier>,
     next_barrier: u64,
-    /// Number of the next append or probe.
+    /// Number of the next append, probe or look.
     next_rpc: u64,
     /// Failures in a row, with the time of the first.
     failures: u32,
@@ -51,6 +51,8 @@ pub(crate) struct Machine {
     room: Option<Room>,
     /// When the broker last confirmed that the log is ours.
     confirmed_at: Now,
+    /// Whether a look shows for sure that nobody else has appended.
+    looks_confirm: bool,
     hints: Hints,
     stop_by: Option<Now>,
     outputs: VecDeque<Output>,
@@ -69,8 +71,8 @@ struct Barrier {
     id: BarrierId,
     /// Op that must be acknowledged.
     seq_no: i64,
-    /// Number of the first append or probe that confirms it: one that was sent after the barrier, if
-    /// there was no op to wait for.
+    /// Number of the first RPC that confirms it: one that was made after the barrier, if there was no op
+    /// to wait for.
     rpc: u64,
     since: Now,
 }
@@ -79,7 +81,10 @@ struct Barrier {
 enum Rpc {
     Send,
     Probe,
+    /// Only so that an idle owner learns that he is one no more.
     Look,
+    /// A look that a barrier without ops waits for.
+    Confirm,
     ReadBack,
 }
 
@@ -121,6 +126,7 @@ impl Machine {
             no_space: false,
             room: None,
             confirmed_at: now,
+            looks_confirm: true,
             hints: Hints {
                 at: now,
                 ..Hints::default()
@@ -422,11 +428,14 @@ impl Machine {
                 (true, true) => Check::Reassert,
             };
             (Rpc::Send, Output::Send { offset, check })
-        } else if self.barriers.is_empty() {
-            (Rpc::Look, Output::Look { offset })
         } else {
+            let number = self.next_rpc;
             self.next_rpc += 1;
-            (Rpc::Probe, Output::Probe { offset })
+            match (self.barriers.is_empty(), self.looks_confirm) {
+                (true, _) => (Rpc::Look, Output::Look { number }),
+                (false, true) => (Rpc::Confirm, Output::Look { number }),
+                (false, false) => (Rpc::Probe, Output::Probe { offset }),
+            }
         };
         self.phase = Phase::Busy(rpc);
         self.outputs.push_back(output);

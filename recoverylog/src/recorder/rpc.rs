@@ -11,7 +11,7 @@ use gazette_recoverylog_fsm::Author;
 use gazette_recoverylog_fsm::{Event, OpReader};
 use tokio::time::timeout;
 
-use super::machine::{Check, Found, Outcome, Register};
+use super::machine::{Check, Found, Outcome, Register, Seen};
 use crate::claim::{author_value, owned_by, ownership, register_of, registers_of};
 
 /// The content of a batch that was sent, in pieces.
@@ -78,13 +78,18 @@ impl Rpcs {
 
     /// Asks where the log ends. By a read, as an empty append costs the broker a sync of its disk; by an
     /// append only where it cannot be read, such as when it is suspended.
-    pub(super) async fn look(&self) -> Result<i64, Arc<str>> {
+    pub(super) async fn look(&self) -> Result<Seen, Arc<str>> {
         let look = async {
             match self.client.read_head(&self.log).await {
-                Ok(head) => Ok(head.write_head),
-                Err(_) => ownership(&self.client, &self.log)
-                    .await
-                    .map(|owner| owner.head),
+                Ok(head) => Ok(Seen {
+                    head: head.write_head,
+                    // There is no other replica, so this is the one that takes appends.
+                    is_exact: head.header.route.members.len() == 1,
+                }),
+                Err(_) => ownership(&self.client, &self.log).await.map(|owner| Seen {
+                    head: owner.head,
+                    is_exact: true,
+                }),
             }
         };
         match timeout(self.patience, look).await {

@@ -70,7 +70,9 @@ pub(super) enum Call {
     Probe {
         offset: i64,
     },
-    Look,
+    Look {
+        number: u64,
+    },
     ReadBack {
         offset: i64,
         sent: Option<Content>,
@@ -294,8 +296,8 @@ impl Core {
                     self.call = Some(Call::Probe { offset });
                     after.wakes = true;
                 }
-                Output::Look { offset: _ } => {
-                    self.call = Some(Call::Look);
+                Output::Look { number } => {
+                    self.call = Some(Call::Look { number });
                     after.wakes = true;
                 }
                 Output::ReadBack { offset } => {

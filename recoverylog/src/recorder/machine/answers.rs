@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use gazette_recoverylog_fsm::Author;
 
-use super::{Found, Machine, Now, Outcome, Output, Phase, Register, Rpc};
+use super::{Found, Machine, Now, Outcome, Output, Phase, Register, Rpc, Seen};
 use crate::recorder::outcome::{Fault, Fence};
 
 impl Machine {
@@ -43,16 +43,22 @@ impl Machine {
     }
 
     /// Notes where the log ends, or why that could not be seen.
-    pub(crate) fn handle_looked(&mut self, now: Now, head: Result<i64, Arc<str>>) {
-        if self.phase != Phase::Busy(Rpc::Look) {
+    pub(crate) fn handle_looked(&mut self, now: Now, number: u64, seen: Result<Seen, Arc<str>>) {
+        let Phase::Busy(rpc @ (Rpc::Look | Rpc::Confirm)) = self.phase else {
+            return;
+        };
+        if number + 1 != self.next_rpc {
             return;
         }
         let offset = self.acked.offset;
-        match head {
-            Ok(head) if head > offset => self.read_back(),
-            // A replica may be behind, but what it has is what we wrote.
-            Ok(_) => self.landed(now, offset, offset, Register::Unknown),
-            Err(error) => self.failed(now, error, Rpc::Look),
+        match seen {
+            Ok(seen) if seen.head > offset => self.read_back(),
+            Ok(seen) => {
+                self.looks_confirm = seen.is_exact;
+                // A replica may be behind, but what it has is what we wrote.
+                self.landed(now, offset, offset, Register::Unknown);
+            }
+            Err(error) => self.failed(now, error, rpc),
         }
         self.advance(now);
     }
@@ -121,10 +127,10 @@ impl Machine {
         self.phase = Phase::Idle;
         self.failures = 0;
         self.failing_since = None;
-        self.no_space = false;
         self.confirmed_at = now;
         if matches!(rpc, Rpc::Send | Rpc::ReadBack) {
             self.claimed = true;
+            self.no_space = false;
             self.acked.offset = end;
             if let Some(batch) = self.batches.pop_front() {
                 self.acked.seq_no = batch.last_seq_no;
@@ -132,7 +138,12 @@ impl Machine {
                 self.outputs.push_back(Output::Release { begin });
             }
         }
-        if rpc == Rpc::ReadBack {
+        let shows_owner = match rpc {
+            Rpc::Send | Rpc::Probe => true,
+            Rpc::Look | Rpc::Confirm => self.looks_confirm,
+            Rpc::ReadBack => false,
+        };
+        if !shows_owner {
             // It landed, but whether the log was ours ever since is not shown by that.
             for barrier in &mut self.barriers {
                 barrier.rpc = barrier.rpc.max(self.next_rpc);

@@ -61,11 +61,12 @@ pub(crate) enum Output {
         /// Where the log must end.
         offset: i64,
     },
-    /// Look whether the log still ends there, without appending. Report with [`super::Machine::handle_looked`].
-    /// Another output that makes an RPC may come before that; then nobody waits for it any more.
+    /// Look whether the log still ends where it did, without appending. Report with
+    /// [`super::Machine::handle_looked`]. Another output that makes an RPC may come before that; then
+    /// nobody waits for it any more.
     Look {
-        /// Where the log must end.
-        offset: i64,
+        /// Names it in the report.
+        number: u64,
     },
     /// Find out what the log has at this offset. Report with [`super::Machine::handle_found`].
     ReadBack {
@@ -136,6 +137,16 @@ pub(crate) enum Register {
     Empty,
     /// This author.
     Author(Author),
+}
+
+/// Where the log ends, as a read says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Offset after its last byte.
+    pub(crate) head: i64,
+    /// Whether everything is in it that was acknowledged to anybody: it is not where another replica
+    /// than the one that was asked may have more.
+    pub(crate) is_exact: bool,
 }
 
 /// What the log has at an offset.

@@ -73,6 +73,16 @@ fn released(begin: i64) -> Output {
     Output::Release { begin }
 }
 
+/// Looks at the log, which ends at an offset as far as the only replica knows.
+fn look(machine: &mut Machine, now: Now, head: i64) {
+    let outputs = drain(machine);
+    let Some(Output::Look { number }) = outputs.last() else {
+        panic!("no look: {outputs:?}")
+    };
+    let is_exact = true;
+    machine.handle_looked(now, *number, Ok(Seen { head, is_exact }));
+}
+
 fn answer(barrier: BarrierId, result: Result<(), Fault>) -> Output {
     Output::Answer { barrier, result }
 }
@@ -111,18 +121,43 @@ fn a_full_batch_is_sealed() {
 }
 
 #[test]
-fn a_barrier_without_ops_waits_for_a_probe_that_is_sent_after_it() {
+fn a_barrier_without_ops_waits_for_a_look_that_begins_after_it() {
     let mut machine = claimed();
     let first = machine.handle_barrier(ms(1));
-    assert_eq!(drain(&mut machine), [Output::Probe { offset: 10 }]);
     let second = machine.handle_barrier(ms(2));
+    look(&mut machine, ms(3), 10);
+    let outputs = drain(&mut machine);
+    assert_eq!(outputs[0], answer(first, Ok(())));
+    let [_, Output::Look { number }] = outputs[..] else {
+        panic!("{outputs:?}")
+    };
+    let is_exact = true;
+    let seen = Ok(Seen { head: 10, is_exact });
+    // The answer of an older look says nothing.
+    machine.handle_looked(ms(4), number - 1, seen.clone());
     assert_eq!(drain(&mut machine), []);
-    machine.handle_outcome(ms(3), landed(10, 10));
+    machine.handle_looked(ms(4), number, seen);
+    assert_eq!(drain(&mut machine), [answer(second, Ok(()))]);
+}
+
+#[test]
+fn where_another_replica_may_know_more_a_barrier_waits_for_an_empty_append() {
+    let mut machine = claimed();
+    let first = machine.handle_barrier(ms(1));
+    let outputs = drain(&mut machine);
+    let [Output::Look { number }] = outputs[..] else {
+        panic!("{outputs:?}")
+    };
+    let is_exact = false;
+    machine.handle_looked(ms(2), number, Ok(Seen { head: 10, is_exact }));
+    assert_eq!(drain(&mut machine), [Output::Probe { offset: 10 }]);
+    let second = machine.handle_barrier(ms(3));
+    machine.handle_outcome(ms(4), landed(10, 10));
     assert_eq!(
         drain(&mut machine),
         [answer(first, Ok(())), Output::Probe { offset: 10 }]
     );
-    machine.handle_outcome(ms(4), landed(10, 10));
+    machine.handle_outcome(ms(5), landed(10, 10));
     assert_eq!(drain(&mut machine), [answer(second, Ok(()))]);
 }
 
@@ -131,12 +166,10 @@ fn an_idle_owner_looks_whether_the_log_is_still_his() {
     let mut machine = claimed();
     assert_eq!(machine.next_timeout(), Some(ms(1000)));
     machine.handle_timeout(ms(1000));
-    assert_eq!(drain(&mut machine), [Output::Look { offset: 10 }]);
-    machine.handle_looked(ms(1001), Ok(10));
+    look(&mut machine, ms(1001), 10);
     assert_eq!(machine.next_timeout(), Some(ms(2001)));
     machine.handle_timeout(ms(2001));
-    assert_eq!(drain(&mut machine), [Output::Look { offset: 10 }]);
-    machine.handle_looked(ms(2002), Ok(17));
+    look(&mut machine, ms(2002), 17);
     assert_eq!(drain(&mut machine), [Output::ReadBack { offset: 10 }]);
     let author = Some(author(OTHER));
     machine.handle_found(ms(2003), Found::Other { author });
@@ -153,19 +186,26 @@ fn an_idle_owner_looks_whether_the_log_is_still_his() {
 fn what_comes_does_not_wait_for_a_look() {
     let mut machine = claimed();
     machine.handle_timeout(ms(1000));
-    drain(&mut machine);
+    let outputs = drain(&mut machine);
+    let [Output::Look { number }] = outputs[..] else {
+        panic!("{outputs:?}")
+    };
     machine.handle_recorded(ms(1001), 2, 20);
     assert_eq!(drain(&mut machine), [send(10, Check::Own)]);
     // Its answer comes too late to mean anything.
-    machine.handle_looked(ms(1002), Ok(30));
+    let is_exact = true;
+    machine.handle_looked(ms(1002), number, Ok(Seen { head: 30, is_exact }));
     assert_eq!(drain(&mut machine), []);
     machine.handle_outcome(ms(1003), landed(10, 30));
     machine.handle_timeout(ms(2003));
-    machine.handle_looked(ms(2004), Err("away".into()));
+    let number = number + 2;
+    assert_eq!(drain(&mut machine), [released(10), Output::Look { number }]);
+    machine.handle_looked(ms(2004), number, Err("away".into()));
     assert!(matches!(machine.state(ms(2004)), State::Stalled { .. }));
     drain(&mut machine);
     machine.handle_barrier(ms(2005));
-    assert_eq!(drain(&mut machine), [Output::Probe { offset: 30 }]);
+    let number = number + 1;
+    assert_eq!(drain(&mut machine), [Output::Look { number }]);
 }
 
 #[test]
@@ -196,11 +236,7 @@ fn a_lost_answer_is_found_in_the_log() {
     assert_eq!(drain(&mut machine), [Output::ReadBack { offset: 10 }]);
     machine.handle_found(at, Found::Own { end: 30 });
     // That it landed does not show that the log is ours still.
-    assert_eq!(
-        drain(&mut machine),
-        [released(10), Output::Probe { offset: 30 }]
-    );
-    machine.handle_outcome(at, landed(30, 30));
+    look(&mut machine, at, 30);
     assert_eq!(drain(&mut machine), [answer(barrier, Ok(()))]);
     assert_eq!(machine.state(at), State::Recording);
 }
@@ -416,9 +452,9 @@ fn the_end_waits_for_what_is_pending_and_for_hints() {
 fn the_end_finds_out_whether_the_log_is_still_ours() {
     let mut machine = claimed();
     machine.handle_stop(ms(1));
-    assert_eq!(drain(&mut machine), [Output::Probe { offset: 10 }]);
-    let register = Register::Author(author(OTHER));
-    machine.handle_outcome(ms(2), Outcome::Mismatch { register });
+    look(&mut machine, ms(2), 17);
+    let author = Some(author(OTHER));
+    machine.handle_found(ms(3), Found::Other { author });
     let outputs = drain(&mut machine);
     let ended = outputs.iter().find(|o| matches!(o, Output::Ended(_)));
     assert!(

@@ -71,7 +71,7 @@ struct Append {
 enum Call {
     Append(Append),
     Probe(i64),
-    Look,
+    Look(u64),
     ReadBack(i64),
 }
 
@@ -93,6 +93,8 @@ struct World {
     answered: Vec<(BarrierId, Result<(), Fault>)>,
     marks: u32,
     checks: bool,
+    /// Whether the broker is the only one.
+    is_alone: bool,
 }
 
 impl World {
@@ -112,6 +114,7 @@ impl World {
             answered: Vec::new(),
             marks: 0,
             checks: true,
+            is_alone: true,
         };
         world.record(10);
         world
@@ -154,9 +157,10 @@ impl World {
                     assert!(self.call.is_none(), "one RPC at a time");
                     self.call = Some(Call::Probe(offset));
                 }
-                Output::Look { .. } => {
+                Output::Look { number } => {
+                    self.forget_look();
                     assert!(self.call.is_none(), "one RPC at a time");
-                    self.call = Some(Call::Look);
+                    self.call = Some(Call::Look(number));
                 }
                 Output::ReadBack { offset } => {
                     assert!(self.call.is_none(), "one RPC at a time");
@@ -182,7 +186,10 @@ impl World {
     }
 
     fn forget_look(&mut self) {
-        self.call = self.call.take().filter(|call| !matches!(call, Call::Look));
+        self.call = self
+            .call
+            .take()
+            .filter(|call| !matches!(call, Call::Look(_)));
     }
 
     /// The last op of ours that the log has.
@@ -355,10 +362,13 @@ impl World {
                 self.machine.handle_found(self.now, found);
                 return;
             }
-            Call::Look => {
+            Call::Look(number) => {
                 let is_answered = matches!(step, Step::Answer);
-                let head = is_answered.then(|| self.head()).ok_or(error);
-                self.machine.handle_looked(self.now, head);
+                let head = self.head();
+                let is_exact = self.is_alone;
+                let seen = is_answered.then_some(Seen { head, is_exact });
+                self.machine
+                    .handle_looked(self.now, number, seen.ok_or(error));
                 return;
             }
             Call::Probe(offset) => Self::probe(offset),
@@ -397,8 +407,9 @@ impl World {
     }
 }
 
-fn run(steps: &[Step], limits: Limits) -> World {
+fn run(steps: &[Step], limits: Limits, is_alone: bool) -> World {
     let mut world = World::new(limits);
+    world.is_alone = is_alone;
     for step in steps {
         world.step(step);
     }
@@ -412,8 +423,9 @@ proptest! {
     #[test]
     fn an_owner_alone_gets_every_op_into_the_log_once_and_in_order(
         steps in proptest::collection::vec(step(), 0..120),
+        is_alone in any::<bool>(),
     ) {
-        let world = run(&steps, limits());
+        let world = run(&steps, limits(), is_alone);
         prop_assert!(world.barriers.is_empty(), "unanswered: {:?}", world.barriers);
         prop_assert!(world.answered.iter().all(|(_, result)| result.is_ok()));
         prop_assert_eq!(world.landed_seq_no(), world.seq_no);
@@ -430,9 +442,10 @@ proptest! {
     #[test]
     fn another_owner_ends_it_and_no_barrier_lies(
         steps in proptest::collection::vec(hostile(), 0..160),
+        is_alone in any::<bool>(),
     ) {
         // What is asserted of each answer is in `World::answer`.
-        let world = run(&steps, limits());
+        let world = run(&steps, limits(), is_alone);
         prop_assert!(world.barriers.is_empty(), "unanswered: {:?}", world.barriers);
         let first = world.log.iter().position(|entry| entry.author != ME);
         if let Some(first) = first {
