@@ -33,7 +33,7 @@ use crate::{
 
 use log::RecorderLog;
 
-pub use error::RecordingError;
+pub use error::{RecordingError, is_recovery_temporary};
 pub use seed::SeedError;
 pub use serve::Ended;
 
@@ -185,12 +185,10 @@ impl Recording {
                 "fsync(2) returns at once and promises NOTHING (--fsync=enqueue)"
             }
         };
-        let notes: String = self
-            .found
-            .notes
-            .iter()
-            .map(|note| format!("note: {note}\n"))
-            .collect();
+        let mut notes = String::new();
+        for note in &self.found.notes {
+            notes = format!("{notes}note: {note}\n");
+        }
         format!(
             "recording {point} in {} of {broker}; {origin}\n\
              durability: {promise}\n\

@@ -164,7 +164,7 @@ fn detail(event: &HistoryEvent) -> Option<String> {
             let mode = format!("mode {:04o}", inode.mode);
             format!("{}{to}, {mode}", kind(inode.kind))
         }),
-        Body::Change { change, .. } => changed(change),
+        Body::Change { change, .. } => Some(changed(change)),
         Body::NoOp { mark } => match mark {
             Some(Mark::Text(text) | Mark::Checkpoint(text)) => Some(printable(text)),
             _ => None,
@@ -173,7 +173,7 @@ fn detail(event: &HistoryEvent) -> Option<String> {
     }
 }
 
-fn changed(change: &Change) -> Option<String> {
+fn changed(change: &Change) -> String {
     match change {
         Change::Attributes(change) => {
             let mut parts = Vec::new();
@@ -192,18 +192,15 @@ fn changed(change: &Change) -> Option<String> {
             if let Some(atime) = change.atime {
                 parts.push(format!("atime {}", show(atime)));
             }
-            Some(parts.join(", "))
+            parts.join(", ")
         }
-        Change::SetXattr { name, .. } | Change::RemoveXattr { name } => Some(printable(name)),
-        Change::Size(change) => Some(match *change {
+        Change::SetXattr { name, .. } | Change::RemoveXattr { name } => printable(name),
+        Change::Size(change) => match *change {
             SizeChange::Truncate { size } => format!("to {size}"),
-            SizeChange::Punch { offset, length } => {
+            SizeChange::Punch { offset, length } | SizeChange::Zero { offset, length, .. } => {
                 format!("{} at {offset}", format_bytes(length))
             }
-            SizeChange::Zero { offset, length, .. } => {
-                format!("{} at {offset}", format_bytes(length))
-            }
-        }),
+        },
     }
 }
 

@@ -90,8 +90,9 @@ pub(super) fn report(ended: &Ended) -> ExitStatus {
     if let Some(error) = &ended.error {
         say_error(&format!("error: {error}"));
     }
-    match ended.status {
-        ExitStatus::Done if ended.is_restored_in_part => ExitStatus::Degraded,
-        status => status,
+    if ended.status == ExitStatus::Done && ended.is_restored_in_part {
+        ExitStatus::Degraded
+    } else {
+        ended.status
     }
 }

@@ -7,8 +7,8 @@ use clap::Args;
 use gazette_process::{ExitStatus, signals};
 use gazette_recoverylog::{
     NotRestored, Refused, Source,
-    fsm::Timestamp,
-    player::{self, HintsChoice, HintsUse, Progress, RecoverError, RecoverOptions, Recovered},
+    fsm::{Author, Timestamp},
+    player::{self, HintsChoice, HintsUse, Progress, RecoverOptions, Recovered},
 };
 use time::{
     OffsetDateTime, format_description::StaticFormatDescription, macros::format_description,
@@ -21,6 +21,7 @@ use super::{
     recording_args::BrokerArgs,
     say, say_error,
 };
+use crate::recording::is_recovery_temporary;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -108,7 +109,7 @@ pub(super) async fn run(args: RecoverArgs) -> anyhow::Result<ExitStatus> {
     meter.clear();
     let recovered = match recovered {
         Ok(recovered) => recovered,
-        Err(error @ RecoverError::Cancelled { .. }) => {
+        Err(error) if is_recovery_temporary(&error) => {
             say_error(&format!("error: {error}"));
             return Ok(ExitStatus::TryLater);
         }
@@ -164,16 +165,16 @@ fn as_text(recovered: &Recovered) -> String {
             .unwrap_or_default(),
     );
     if let Some(torn) = report.torn_tail() {
-        text.push_str(&format!(
-            "the log's end, from offset {} on, was torn when its recorder died, and is left out\n",
-            torn.begin
-        ));
+        let begin = torn.begin;
+        text = format!(
+            "{text}the log's end, from offset {begin} on, was torn when its recorder died, and is left out\n"
+        );
     }
     if let Some(from) = report.unpersisted_from {
-        text.push_str(&format!(
-            "only the store was read: what was recorded from offset {from} on, if anything was, is \
+        text = format!(
+            "{text}only the store was read: what was recorded from offset {from} on, if anything was, is \
              not in it\n"
-        ));
+        );
     }
     if report.is_head_uncertain {
         text.push_str(
@@ -191,7 +192,7 @@ fn as_json(recovered: &Recovered) -> serde_json::Value {
         "offset": recovered.offset,
         "write_head": recovered.write_head,
         "time": recovered.time.map(show),
-        "last_author": recovered.last_author.map(|author| author.get()),
+        "last_author": recovered.last_author.map(Author::get),
         "files": report.files,
         "ops": report.ops,
         "dead_ops": report.dead_ops,

@@ -78,7 +78,13 @@ pub(super) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         }
     };
     meter.clear();
-    let recording = started?;
+    let recording = match started {
+        Err(error) if error.is_temporary() => {
+            say_error(&format!("error: {error}"));
+            return Ok(ExitStatus::TryLater.into());
+        }
+        started => started?,
+    };
     let mounted = match recording.mount(access()) {
         Ok(mounted) => mounted,
         Err(error) => {
@@ -125,17 +131,20 @@ async fn supervise(
     // Questions are answered while the program runs.
     let (code, ended) = tokio::join!(program, recording.serve(mounted, control, &stop));
     let code = code.context("wait for the program")?;
-    Ok(match report(&ended) {
-        ExitStatus::Fenced => ExitStatus::Fenced.into(),
-        ExitStatus::Failed | ExitStatus::TryLater if code == 0 => ExitStatus::Failed.into(),
-        _ => code.into(),
+    let status = report(&ended);
+    let is_bad = status == ExitStatus::Failed && code == 0;
+    Ok(if status == ExitStatus::Fenced || is_bad {
+        status.into()
+    } else {
+        code.into()
     })
 }
 
 /// The codes of shells.
 fn not_started(error: &std::io::Error) -> u8 {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => 127,
-        _ => 126,
+    if error.kind() == std::io::ErrorKind::NotFound {
+        127
+    } else {
+        126
     }
 }

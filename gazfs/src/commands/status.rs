@@ -55,7 +55,9 @@ struct Told {
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitStatus> {
     let told = find(args.mountpoint.as_ref())?;
     let statuses = told.iter().map(|told| &told.status);
-    if !args.json {
+    if !args.json && told.is_empty() {
+        say("nothing of this user is mounted by gazfs on this machine\n");
+    } else if !args.json {
         say(&statuses.clone().map(describe).collect::<String>());
     } else if args.mountpoint.is_some() {
         for status in statuses.clone() {
@@ -156,9 +158,13 @@ fn describe(status: &Value) -> String {
         let value = match value {
             Value::String(text) => text.clone(),
             Value::Array(items) if items.is_empty() => continue,
-            other => other.to_string(),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::Array(_)
+            | Value::Object(_) => value.to_string(),
         };
-        lines.push_str(&format!("  {}: {value}\n", name.replace('_', " ")));
+        lines = format!("{lines}  {}: {value}\n", name.replace('_', " "));
     }
     lines
 }

@@ -2,7 +2,10 @@
 
 use std::{io, path::PathBuf};
 
-use gazette_recoverylog::{journals::JournalsError, player::RecoverError, recorder::RecorderError};
+use gazette_client::ErrorKind;
+use gazette_recoverylog::{
+    SourceError, journals::JournalsError, player::RecoverError, recorder::RecorderError,
+};
 use thiserror::Error;
 
 use super::seed::SeedError;
@@ -19,13 +22,13 @@ pub enum RecordingError {
     WorkDir(#[from] WorkDirError),
     /// The log cannot be made or used.
     #[error(transparent)]
-    Journals(#[from] JournalsError),
+    Journals(Box<JournalsError>),
     /// The log cannot be played.
     #[error(transparent)]
     Recover(#[from] RecoverError),
     /// The log cannot be taken over.
     #[error(transparent)]
-    Recorder(#[from] RecorderError),
+    Recorder(Box<RecorderError>),
     /// The backing files cannot be used.
     #[error(transparent)]
     Files(#[from] StartError),
@@ -49,6 +52,17 @@ pub enum RecordingError {
         log: String,
         /// What it is.
         found: &'static str,
+    },
+    /// A tree that is taken over and where it goes overlap.
+    #[error(
+        "take over {}: it overlaps with {}; next: choose directories of which none lies in the other",
+        .from.display(), .other.display()
+    )]
+    SeedOverlaps {
+        /// The tree.
+        from: PathBuf,
+        /// Where it goes.
+        other: PathBuf,
     },
     /// The end was asked for before it began.
     #[error("record in {log}: cut short; next: start again")]
@@ -74,9 +88,29 @@ impl RecordingError {
 
     /// Says whether the same may succeed later.
     pub fn is_temporary(&self) -> bool {
-        matches!(
-            self,
-            Self::Cancelled { .. } | Self::Recover(RecoverError::Cancelled { .. })
-        )
+        let retry = |kind| kind == ErrorKind::Retry;
+        matches!(self, Self::Cancelled { .. })
+            || matches!(self, Self::Recover(error) if is_recovery_temporary(error))
+            || matches!(self, Self::Journals(error)
+                if matches!(&**error, JournalsError::Client(error) if retry(error.kind())))
+    }
+}
+
+/// Says whether the same recovery may succeed later.
+pub fn is_recovery_temporary(error: &RecoverError) -> bool {
+    let retry = |kind| kind == ErrorKind::Retry;
+    matches!(error, RecoverError::Cancelled { .. })
+        || matches!(error, RecoverError::Source(SourceError::Client(error)) if retry(error.kind()))
+}
+
+impl From<JournalsError> for RecordingError {
+    fn from(error: JournalsError) -> Self {
+        Self::Journals(Box::new(error))
+    }
+}
+
+impl From<RecorderError> for RecordingError {
+    fn from(error: RecorderError) -> Self {
+        Self::Recorder(Box::new(error))
     }
 }

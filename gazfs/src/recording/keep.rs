@@ -156,7 +156,7 @@ fn build(
         let at = match path.file_name() {
             None => root_name(),
             Some(name) => {
-                let above = path.parent().unwrap_or(Path::new(""));
+                let above = path.parent().unwrap_or_else(|| Path::new(""));
                 let parent = known.get(above).copied().unwrap_or(Fnode::ROOT);
                 let path = Bytes::copy_from_slice(name.as_bytes());
                 LinkName { parent, path }
@@ -204,20 +204,20 @@ fn create(
         cause,
     };
     let kind = kind(metadata);
-    let target = match kind {
-        Kind::Symlink => {
-            Bytes::copy_from_slice(fs::read_link(path).map_err(io)?.as_os_str().as_bytes())
-        }
-        _ => Bytes::new(),
+    let target = if kind == Kind::Symlink {
+        Bytes::copy_from_slice(fs::read_link(path).map_err(io)?.as_os_str().as_bytes())
+    } else {
+        Bytes::new()
     };
     let inode = Inode {
         kind,
         mode: metadata.mode() & 0o7777,
         uid: metadata.uid(),
         gid: metadata.gid(),
-        rdev: match kind {
-            Kind::CharDevice | Kind::BlockDevice => metadata.rdev(),
-            _ => 0,
+        rdev: if matches!(kind, Kind::CharDevice | Kind::BlockDevice) {
+            metadata.rdev()
+        } else {
+            0
         },
         target,
         mtime: Timestamp {

@@ -136,6 +136,10 @@ pub(super) fn is_final(state: &State) -> bool {
     }
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it converts the error of a result"
+)]
 fn hold(hold: Hold) -> FsHold {
     match hold {
         Hold::Full => FsHold::Full,

@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use gazette_client::Client;
@@ -53,14 +54,23 @@ pub(super) async fn start(
     check(&options.point, Some(&options.work))?;
     let work = WorkDir::open(&options.work)?;
     let point = check(&options.point, Some(work.path()))?;
-    let options = Options { point, ..options };
+    let seed = options
+        .seed
+        .as_deref()
+        .map(|from| seed_place(from, &point, work.path()))
+        .transpose()?;
+    let options = Options {
+        point,
+        seed,
+        ..options
+    };
     let cancelled = || RecordingError::Cancelled {
         log: options.log.clone(),
     };
     let mode = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(cancelled()),
-        mode = log_mode(client, &options) => mode?,
+        mode = log_mode_in_time(client, &options) => mode?,
     };
     // As the last daemon left it: a try that fails leaves another one.
     let state = work.read_state(&options.log)?;
@@ -80,11 +90,11 @@ pub(super) async fn start(
             started = take_over(client, &options, mode, &work, &files) => started,
         };
         tries += 1;
-        match started {
-            // Another owner recorded meanwhile.
-            Err(RecordingError::Recorder(RecorderError::HeadMoved { .. })) if tries < TRIES_MAX => {
-            }
-            started => break (started?, files),
+        // Another owner recorded meanwhile.
+        let is_behind = matches!(&started, Err(RecordingError::Recorder(error))
+            if matches!(**error, RecorderError::HeadMoved { .. }));
+        if !is_behind || tries >= TRIES_MAX {
+            break (started?, files);
         }
     };
     let log = RecorderLog::new(recorder.clone(), options.fsync);
@@ -110,6 +120,38 @@ pub(super) async fn start(
     );
     let _seq_no = recording.recorder.mark(Mark::Text(who.into()));
     Ok(recording)
+}
+
+/// Checks that a tree that is taken over lies apart from where it goes. Returns it without links.
+fn seed_place(from: &Path, point: &Path, work: &Path) -> Result<PathBuf, RecordingError> {
+    let from = fs::canonicalize(from).map_err(|cause| RecordingError::io("find", from, cause))?;
+    match [point, work]
+        .into_iter()
+        .find(|other| from.starts_with(other) || other.starts_with(&from))
+    {
+        None => Ok(from),
+        Some(other) => Err(RecordingError::SeedOverlaps {
+            from,
+            other: other.to_owned(),
+        }),
+    }
+}
+
+/// Waits some time for brokers, which may be about to start too.
+async fn log_mode_in_time(client: &Client, options: &Options) -> Result<Mode, RecordingError> {
+    let begun = Instant::now();
+    let mut is_told = false;
+    loop {
+        match log_mode(client, options).await {
+            Err(error) if error.is_temporary() && begun.elapsed() < BROKER_PATIENCE => {
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::warn!(err = %error, "waiting for brokers");
+                }
+                tokio::time::sleep(RETRY_INTERVAL).await;
+            }
+            mode => return mode,
+        }
+    }
 }
 
 /// Makes the log if it is not there. Returns how it records.
@@ -424,6 +466,10 @@ pub(super) async fn blocking<T: Send + 'static, E: Send + 'static>(
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
+
+/// How long brokers are waited for at the start.
+const BROKER_PATIENCE: Duration = Duration::from_secs(30);
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How often another owner may come between.
 const TRIES_MAX: u32 = 5;

@@ -395,7 +395,7 @@ fn names(path: &Path) -> Result<Vec<Vec<u8>>, SeedError> {
 }
 
 /// Root, who may do anything.
-fn call<'a>(is_cancelled: &'a (dyn Fn() -> bool + Sync)) -> Call<'a> {
+fn call(is_cancelled: &(dyn Fn() -> bool + Sync)) -> Call<'_> {
     Call {
         uid: 0,
         gid: 0,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::harness::{House, errors};
+use crate::harness::{House, LOG, errors};
 
 #[test]
 fn whoever_records_elsewhere_takes_over_and_the_first_is_fenced() {
@@ -67,5 +67,16 @@ fn a_journal_of_something_else_is_not_recorded_in() {
     );
     let refused = house.gazfs("recover", &["--log", "app/log", "--to", "copy"]);
     assert_eq!(refused.status.code(), Some(1));
+    assert!(!house.path("copy").exists());
+}
+
+#[test]
+fn without_brokers_a_recovery_says_to_try_later() {
+    let Some(house) = House::new() else { return };
+    let mut command = house.command("recover", &["--log", LOG, "--to", "copy"]);
+    let output = command.env("BROKER_ADDRESS", "http://127.0.0.1:1").output();
+    let output = output.expect("run gazfs");
+    assert_eq!(output.status.code(), Some(75), "{}", errors(&output));
+    assert!(errors(&output).contains("next: "), "{}", errors(&output));
     assert!(!house.path("copy").exists());
 }

@@ -93,3 +93,17 @@ fn a_seed_that_was_cut_short_is_done_again() {
     assert_same(&from, &recorder.point);
     assert_same(&from, &house.recover("copy", &[]));
 }
+
+#[test]
+fn a_tree_around_its_own_copy_is_refused() {
+    let Some(house) = House::new() else { return };
+    fs::create_dir_all(house.path("from/dir")).expect("make");
+    for (point, work) in [("from/dir", "work"), ("dir", "from/work")] {
+        let _there = fs::create_dir(house.path("dir"));
+        let arguments = [point, "--log", LOG, "--work", work, "--seed", "from"];
+        let refused = house.gazfs("record", &arguments);
+        assert_eq!(refused.status.code(), Some(1));
+        let text = crate::harness::errors(&refused);
+        assert!(text.contains("overlaps"), "{text}");
+    }
+}
