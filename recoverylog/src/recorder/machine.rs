@@ -30,10 +30,8 @@ pub(crate) struct Machine {
     acked: Acked,
     recorded_seq_no: i64,
     phase: Phase,
-    /// Whether the log was claimed.
-    claimed: bool,
-    /// Whether the register is lost.
-    reassert: bool,
+    /// What the next append asks of the register: to be claimed until that is done.
+    check: Check,
     batches: VecDeque<Batch>,
     /// Bytes of the batches.
     pending_bytes: u64,
@@ -112,8 +110,7 @@ impl Machine {
             acked,
             recorded_seq_no: acked.seq_no,
             phase: Phase::Idle,
-            claimed: false,
-            reassert: false,
+            check: Check::Claim,
             batches: VecDeque::new(),
             pending_bytes: 0,
             reserved_bytes: 0,
@@ -340,9 +337,13 @@ impl Machine {
         Fault::TimedOut { after, cause }
     }
 
+    fn is_claimed(&self) -> bool {
+        self.check != Check::Claim
+    }
+
     /// When the log is to be looked at, while nothing is under way and nothing is pending.
     fn look_at(&self) -> Option<Now> {
-        let idle = self.limits.idle.filter(|_| self.claimed)?;
+        let idle = self.limits.idle.filter(|_| self.is_claimed())?;
         Some(self.confirmed_at + idle)
     }
 
@@ -422,11 +423,7 @@ impl Machine {
         } else if let Some(batch) = self.batches.front_mut() {
             batch.sealed = true;
             self.next_rpc += 1;
-            let check = match (self.claimed, self.reassert) {
-                (false, _) => Check::Claim,
-                (true, false) => Check::Own,
-                (true, true) => Check::Reassert,
-            };
+            let check = self.check;
             (Rpc::Send, Output::Send { offset, check })
         } else {
             let number = self.next_rpc;

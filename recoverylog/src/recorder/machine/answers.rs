@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use gazette_recoverylog_fsm::Author;
 
-use super::{Found, Machine, Now, Outcome, Output, Phase, Register, Rpc, Seen};
+use super::{Check, Found, Machine, Now, Outcome, Output, Phase, Register, Rpc, Seen};
 use crate::recorder::outcome::{Fault, Fence};
 
 impl Machine {
@@ -129,7 +129,9 @@ impl Machine {
         self.failing_since = None;
         self.confirmed_at = now;
         if matches!(rpc, Rpc::Send | Rpc::ReadBack) {
-            self.claimed = true;
+            if self.check == Check::Claim {
+                self.check = Check::Own;
+            }
             self.no_space = false;
             self.acked.offset = end;
             if let Some(batch) = self.batches.pop_front() {
@@ -150,9 +152,9 @@ impl Machine {
             }
         }
         match register {
-            Register::Author(_) => self.reassert = false,
-            Register::Empty if self.claimed && !self.reassert => {
-                self.reassert = true;
+            Register::Author(_) => self.check = Check::Own,
+            Register::Empty if self.check == Check::Own => {
+                self.check = Check::Reassert;
                 self.outputs.push_back(Output::Mark);
             }
             Register::Empty | Register::Unknown => {}

@@ -53,7 +53,7 @@ impl Machine {
             Phase::Idle | Phase::Busy(_) | Phase::Waiting { .. }
         );
         if !is_up
-            || !self.claimed
+            || !self.is_claimed()
             || hints.publishing.is_some()
             || hints.is_final
             || hints.offset == Some(self.acked.offset)
@@ -86,7 +86,7 @@ impl Machine {
 
     /// Whether there is nothing left to be told by hints before the end.
     pub(super) fn is_told(&self) -> bool {
-        let is_known = !self.claimed || self.hints.offset == Some(self.acked.offset);
+        let is_known = !self.is_claimed() || self.hints.offset == Some(self.acked.offset);
         self.hints.publishing.is_none() && (self.hints.is_final || is_known)
     }
 }
