@@ -1,6 +1,7 @@
 //! Plays logs: rebuilds the tree of files that was recorded, at the end of a log or as of a point of its past.
 
 mod branches;
+mod detach;
 mod drive;
 mod error;
 mod options;

@@ -28,6 +28,8 @@ pub(crate) struct Drive {
     surveys: BTreeMap<Arc<str>, Survey>,
     legs: Vec<Leg>,
     playback: Playback,
+    /// The ops have sums of their own, so that those of fragments are not needed.
+    pub(crate) has_sums: bool,
     /// Called after each piece with the playback; it ends the drive by `false`.
     pub(crate) watch: Option<Watch>,
     progress: Progress,
@@ -59,6 +61,7 @@ impl Drive {
             parallel: 1,
             cancel: CancellationToken::new(),
             tell: None,
+            has_sums: false,
             surveys: surveys.clone(),
             playback,
             watch: None,
@@ -116,6 +119,9 @@ impl Drive {
             .collect();
         let first = ranges.first().map_or(0, |range| range.0);
         let mut reader = LogReader::new(&self.source, survey, ranges, self.parallel);
+        if self.has_sums {
+            reader = reader.without_sums();
+        }
         if from.is_some() {
             self.playback.rewind(first);
         } else {

@@ -10,6 +10,7 @@ use gazette_recoverylog_fsm::{
 
 use super::{
     branches::{Branches, Verdict},
+    detach::detached,
     error::{Damage, DamageCause, HintsFault, RecoverError},
     reached::{Met, Reached, Skipped, Standing},
 };
@@ -154,7 +155,7 @@ impl Playback {
         loop {
             match self.reader.next_event() {
                 Event::NeedMore => return Ok(Next::Feed),
-                Event::Op(decoded) => match self.op(&decoded)? {
+                Event::Op(decoded) => match self.op(&detached(decoded))? {
                     Next::Feed => {}
                     next @ (Next::Rewind(_) | Next::Stop) => return Ok(next),
                 },

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gazette_recoverylog_fsm::Author;
+use gazette_recoverylog_fsm::{Author, Mode};
 use tokio::runtime::Handle;
 
 use super::{
@@ -127,6 +127,9 @@ impl Player {
             playback,
         );
         drive.parallel = self.options.parallel;
+        // All content of such logs has a CRC, and all frames are in the chain.
+        let modes = [self.start.mode, self.start.hints.mode];
+        drive.has_sums = modes.contains(&Some(Mode::Native));
         drive.cancel = self.options.cancel.clone();
         drive.tell.clone_from(&self.options.progress);
         let handle = Handle::current();

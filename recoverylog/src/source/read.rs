@@ -7,7 +7,7 @@ use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 
 use super::{
     Part, Source, SourceError, Supply, Survey, cover,
-    stored::{self, PIECE_BYTES},
+    stored::{self, PIECE_BYTES, Wanted},
 };
 
 /// What a read meets.
@@ -35,6 +35,7 @@ pub(crate) enum Piece {
 pub(crate) struct LogReader {
     source: Source,
     parallel: usize,
+    with_sums: bool,
     waiting: VecDeque<Part>,
     running: VecDeque<Running>,
 }
@@ -77,9 +78,18 @@ impl LogReader {
         Self {
             source: source.clone(),
             parallel: parallel.max(1),
+            with_sums: true,
             waiting,
             running: VecDeque::new(),
         }
+    }
+
+    /// Leaves out the sums of fragments, but for the last one: they take as long as all the rest, and are not
+    /// needed where what is read has sums of its own.
+    #[must_use]
+    pub(crate) fn without_sums(mut self) -> Self {
+        self.with_sums = false;
+        self
     }
 
     /// Waits for the next piece. `None` is the end.
@@ -160,7 +170,12 @@ impl LogReader {
         let pieces = (AHEAD_BYTES / PIECE_BYTES / self.parallel).max(2);
         let (sink, pieces) = mpsc::channel(pieces);
         let journal = stretch.fragment.journal.clone();
-        let send = stored::send(self.source.clone(), *stretch, begin, end, sink);
+        let wanted = Wanted {
+            begin,
+            end,
+            with_sum: self.with_sums || self.waiting.is_empty(),
+        };
+        let send = stored::send(self.source.clone(), *stretch, wanted, sink);
         self.running.push_back(Running::Content {
             journal,
             pieces,

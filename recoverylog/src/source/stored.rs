@@ -19,14 +19,30 @@ use super::{At, FragmentName, Piece, Source, SourceError, Stretch};
 /// Where pieces go. An error is the last one.
 pub(super) type Sink = mpsc::Sender<Result<Piece, SourceError>>;
 
-/// Sends the content `[begin, end)`, in order, until it ends or nobody wants more.
-pub(super) async fn send(source: Source, stretch: Stretch, begin: i64, end: i64, sink: Sink) {
+/// What is wanted of a stretch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) begin: i64,
+    pub(super) end: i64,
+    /// The sum of a fragment that is wanted whole is compared.
+    pub(super) with_sum: bool,
+}
+
+impl Wanted {
+    fn is_compared(self, fragment: &Fragment) -> bool {
+        self.with_sum && self.begin == fragment.begin && self.end == fragment.end
+    }
+}
+
+/// Sends the wanted content, in order, until it ends or nobody wants more.
+pub(super) async fn send(source: Source, stretch: Stretch, wanted: Wanted, sink: Sink) {
+    let Wanted { begin, end, .. } = wanted;
     let result = match (&source, &stretch.at) {
         (Source::Store(store), At::Store(path)) => {
-            from_store(store, &stretch.fragment, path, begin, end, &sink).await
+            from_store(store, &stretch.fragment, path, wanted, &sink).await
         }
         (Source::Broker(client), At::Url(url)) => {
-            from_url(client, &stretch.fragment, url, begin, end, &sink).await
+            from_url(client, &stretch.fragment, url, wanted, &sink).await
         }
         (Source::Broker(client), At::Broker | At::Store(_)) => {
             let journal = &stretch.fragment.journal;
@@ -88,11 +104,11 @@ async fn from_url(
     client: &Client,
     fragment: &Fragment,
     url: &str,
-    begin: i64,
-    end: i64,
+    wanted: Wanted,
     sink: &Sink,
 ) -> Result<(), SourceError> {
-    let is_whole = begin == fragment.begin && end == fragment.end;
+    let is_whole = wanted.is_compared(fragment);
+    let Wanted { begin, end, .. } = wanted;
     let mut at = begin;
     let mut attempt = 0;
     loop {
@@ -153,14 +169,14 @@ async fn pass_url(
     sink: &Sink,
 ) -> Result<(), gazette_client::FragmentReaderError> {
     let mut offset = if is_whole { fragment.begin } else { *at };
-    let mut reader = FragmentReader::open(
-        client.clone(),
-        fragment.clone(),
-        url.to_owned(),
-        offset,
-        end,
-    )
-    .await?;
+    // Its reader compares the sum if all of the fragment is wanted, which this is then not.
+    let beyond = i64::from(!is_whole);
+    let fragment = Fragment {
+        end: fragment.end.saturating_add(beyond),
+        ..fragment.clone()
+    };
+    let mut reader =
+        FragmentReader::open(client.clone(), fragment, url.to_owned(), offset, end).await?;
     while let Some(mut bytes) = reader.next().await? {
         let known = usize::try_from(*at - offset).map_or(0, |known| known.min(bytes.len()));
         offset += i64::try_from(bytes.len()).unwrap_or(i64::MAX);
@@ -181,13 +197,13 @@ async fn from_store(
     store: &Arc<ActiveStore>,
     fragment: &Fragment,
     path: &str,
-    begin: i64,
-    end: i64,
+    wanted: Wanted,
     sink: &Sink,
 ) -> Result<(), SourceError> {
+    let is_whole = wanted.is_compared(fragment);
+    let Wanted { begin, end, .. } = wanted;
     let skip = length(fragment.begin, begin);
     let is_plain = fragment.compression_codec() == CompressionCodec::None;
-    let is_whole = begin == fragment.begin && end == fragment.end;
     let mut attempt = 0;
     let object = loop {
         let opened = if is_plain && !is_whole {
