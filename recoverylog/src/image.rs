@@ -170,3 +170,6 @@ const SHARDS: i64 = 256;
 
 /// A quarter of the usual limit of descriptors of a process.
 const OPEN_FILES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests;

@@ -8,10 +8,7 @@ use std::{
 };
 
 use gazette_recoverylog_fsm::Fnode;
-use rustix::{
-    fs::{AtFlags, CWD, FlockOperation},
-    io::Errno,
-};
+use rustix::{fs::FlockOperation, io::Errno};
 
 use super::{ImageError, staged};
 
@@ -232,31 +229,36 @@ fn is_empty(folder: &Path) -> bool {
 
 /// Removes a file or a folder with all that is in it, also folders that nobody may enter.
 pub(super) fn remove_tree(path: &Path) -> Result<(), ImageError> {
-    let result = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => {
-            if metadata.mode() & 0o700 != 0o700 {
-                let flags = AtFlags::empty();
-                let mode = rustix::fs::Mode::RWXU;
-                rustix::fs::chmodat(CWD, path, mode, flags)
-                    .map_err(|cause| ImageError::io("change the mode of", path, cause))?;
+    let removed = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                open_up(path)?;
+                fs::remove_dir_all(path)
             }
-            let entries =
-                fs::read_dir(path).map_err(|cause| ImageError::io("list", path, cause))?;
-            for entry in entries {
-                let entry = entry.map_err(|cause| ImageError::io("list", path, cause))?;
-                remove_tree(&entry.path())?;
-            }
-            fs::remove_dir(path)
-        }
+            removed => removed,
+        },
         Ok(_) => fs::remove_file(path),
         Err(error) => Err(error),
     };
-    match result {
+    match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(ImageError::io("remove", path, error))
         }
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// Lets this process change a folder and all below it.
+fn open_up(folder: &Path) -> Result<(), ImageError> {
+    let failed = |cause| ImageError::io("change the mode of", folder, cause);
+    fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(failed)?;
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().map_err(failed)?.is_dir() {
+            open_up(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// File that makes a folder known as the work of a recovery.
