@@ -12,9 +12,9 @@ use std::{
 };
 
 use fuser::{
-    AccessFlags, BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem,
-    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier,
-    PollEvents, PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, PollEvents,
+    PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
     ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -25,12 +25,12 @@ use self::{
         TTL, answer_attributes, answer_empty, answer_entry, answer_xattr, errno, file_attributes,
         file_type, ino, node_kind, open_flags, time,
     },
-    passing::{OpensBacking, Passing},
+    passing::{Passing, fopen_flags, hand_over},
     waiting::{Waiting, Who},
 };
 use crate::recorded::{
-    Allocation, Call, Change, FsError, HandleId, Ino, Line, OpenMode, Opened, RecordedFs, Seek,
-    SetMode, Write, log::Log,
+    Allocation, Call, Change, FsError, HandleId, Ino, Line, RecordedFs, Seek, SetMode, Write,
+    log::Log,
 };
 
 /// Answers the kernel's requests from a recorded directory.
@@ -760,42 +760,6 @@ impl<L: Log> Filesystem for Adapter<L> {
     ) {
         // The kernel copies by reading and writing then.
         reply.error(Errno::ENOSYS);
-    }
-}
-
-/// Hands an open file over to the kernel, if that is its way. If the kernel does not take it, it goes
-/// through pages of this mount.
-fn hand_over<L: Log>(
-    fs: &RecordedFs<L>,
-    passing: &Passing,
-    node: Ino,
-    opened: Opened,
-    reply: &impl OpensBacking,
-) -> (Opened, Option<Arc<BackingId>>) {
-    if opened.mode == OpenMode::Cached {
-        return (opened, None);
-    }
-    let register = || {
-        let registered = fs.with_backing_file(opened.handle, |file| reply.register(file));
-        registered.unwrap_or_else(|error| Err(error.errno().into()))
-    };
-    match passing.open(node, opened.handle, register) {
-        Ok(backing) => (opened, Some(backing)),
-        Err(error) => {
-            tracing::info!(err = %error, "the kernel does not read backing files itself");
-            (fs.refuse_passthrough(opened), None)
-        }
-    }
-}
-
-/// Pages stay valid over open and close, as nobody else changes files. A close has nothing to wait
-/// for.
-fn fopen_flags(opened: Opened) -> FopenFlags {
-    let flags = FopenFlags::FOPEN_NOFLUSH;
-    match opened.mode {
-        OpenMode::Cached if opened.keeps_pages => flags | FopenFlags::FOPEN_KEEP_CACHE,
-        OpenMode::Cached | OpenMode::Passthrough => flags,
-        OpenMode::Direct => flags | FopenFlags::FOPEN_DIRECT_IO,
     }
 }
 

@@ -230,7 +230,16 @@ fn a_log_that_was_taken_over_fails_each_change_open_and_fsync() {
         .write(true)
         .open(mount.path("file"))
         .expect("open");
+    let read = || {
+        let mut found = [0; 3];
+        file.read_exact_at(&mut found, 0).expect("read");
+        found
+    };
+    assert_eq!(read(), *b"old");
     mount.log.hold(Some(Hold::Ended));
+    // What the kernel kept is dropped: it asks for it again.
+    fs::write(mount.tree("file"), "NEW").expect("write behind its back");
+    eventually("old pages are dropped", || read() == *b"NEW");
     let failed = Some(rustix::io::Errno::IO.raw_os_error());
     assert_eq!(number(file.write_all_at(b"new", 0)), failed);
     assert_eq!(number(file.sync_all()), failed);

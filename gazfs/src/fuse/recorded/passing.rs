@@ -7,9 +7,45 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use fuser::BackingId;
+use fuser::{BackingId, FopenFlags};
 
-use crate::recorded::{HandleId, Ino};
+use crate::recorded::{HandleId, Ino, OpenMode, Opened, RecordedFs, log::Log};
+
+/// Hands an open file over to the kernel, if that is its way. If the kernel does not take it, it goes
+/// through pages of this mount.
+pub(super) fn hand_over<L: Log>(
+    fs: &RecordedFs<L>,
+    passing: &Passing,
+    node: Ino,
+    opened: Opened,
+    reply: &impl OpensBacking,
+) -> (Opened, Option<Arc<BackingId>>) {
+    if opened.mode == OpenMode::Cached {
+        return (opened, None);
+    }
+    let register = || {
+        let registered = fs.with_backing_file(opened.handle, |file| reply.register(file));
+        registered.unwrap_or_else(|error| Err(error.errno().into()))
+    };
+    match passing.open(node, opened.handle, register) {
+        Ok(backing) => (opened, Some(backing)),
+        Err(error) => {
+            tracing::info!(err = %error, "the kernel does not read backing files itself");
+            (fs.refuse_passthrough(opened), None)
+        }
+    }
+}
+
+/// Pages stay valid over open and close, as nobody else changes files. A close has nothing to wait
+/// for.
+pub(super) fn fopen_flags(opened: Opened) -> FopenFlags {
+    let flags = FopenFlags::FOPEN_NOFLUSH;
+    match opened.mode {
+        OpenMode::Cached if opened.keeps_pages => flags | FopenFlags::FOPEN_KEEP_CACHE,
+        OpenMode::Cached | OpenMode::Passthrough => flags,
+        OpenMode::Direct => flags | FopenFlags::FOPEN_DIRECT_IO,
+    }
+}
 
 /// What the kernel has of backing files: one thing for each inode, which all its handles share.
 #[derive(Debug, Default)]
