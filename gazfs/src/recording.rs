@@ -18,6 +18,7 @@ use std::{fs::File, os::unix::fs::PermissionsExt, path::PathBuf, sync::Arc, time
 
 use gazette_client::Client;
 use gazette_recoverylog::{
+    Source,
     fsm::Mode,
     recorder::{Recorder, Room},
 };
@@ -108,6 +109,9 @@ pub struct Recording {
     log: RecorderLog,
     fs: RecordedFs<RecorderLog>,
     found: Found,
+    source: Source,
+    /// Who took the log over, as he says himself.
+    successor: Option<String>,
 }
 
 /// What the start found.

@@ -171,7 +171,8 @@ rmount_existing() { mv "$1" "$1.recovered"; mkdir "$1"; D=$1 WORK=$1.work rmount
 # Another host takes the directory over.
 rpromote() { local dir; dir=$(host_dir "$1"); start_recorder "$dir" "$BASE/hosts/$1/work" "$LOG" >&2; echo "$dir"; }
 rflush() { "$BIN/gazfs" flush "$D" --wait; "$BIN/gazctl" journals flush -l "name=$LOG" --timeout 30s >/dev/null; }
-rstatus() { "$BIN/gazfs" status "$D" "$@"; }
+# Its exit code tells how it is, too; cases read what it says.
+rstatus() { "$BIN/gazfs" status "$D" "$@" || { local rc=$?; [ $rc = 3 ] || [ $rc = 4 ]; }; }
 number() { python3 -c 'import json,sys; print(int(json.load(sys.stdin)[sys.argv[1]]))' "$1"; }
 rlogbytes() { rstatus --json | number acked_offset; }
 rlogstored() { find "$S/recovery/t" -type f -printf '%s\n' 2>/dev/null | awk '{n += $1} END {print n + 0}'; }

@@ -101,6 +101,8 @@ pub(super) async fn start(
     let fs = RecordedFs::start(log.clone(), &work.tree())?;
     let mut recording = Recording {
         found: files.found,
+        source: Source::Broker(client.clone()),
+        successor: None,
         options,
         work,
         recorder,
@@ -112,7 +114,7 @@ pub(super) async fn start(
         .await?;
     let host = rustix::system::uname();
     let who = format!(
-        "recorded by gazfs {} on {}, process {}, at {}",
+        "gazfs {} on {}, process {}, at {}",
         env!("CARGO_PKG_VERSION"),
         host.nodename().to_string_lossy(),
         std::process::id(),

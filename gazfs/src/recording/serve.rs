@@ -1,9 +1,14 @@
 //! What a recording does until it ends, and its end.
 
-use std::fs::File;
+use std::{fs::File, time::Duration};
 
 use gazette_process::ExitStatus;
-use gazette_recoverylog::recorder::{Acked, Fault};
+use gazette_recoverylog::{
+    Source,
+    fsm::Mark,
+    history::{HistoryFilter, Moment, history},
+    recorder::{self, Acked, Fault, Fence},
+};
 use rustix::fs::syncfs;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +35,7 @@ impl Recording {
     /// has all, in bounded time. A log that is not ours any more does not end it: programs get
     /// errors, and whoever asks is told why.
     pub async fn serve(
-        self,
+        mut self,
         mounted: Mounted,
         control: &Control,
         stop: &CancellationToken,
@@ -45,12 +50,8 @@ impl Recording {
                     break None;
                 }
                 () = until(&mut lost) => {
-                    // The recorder has told who took over, or what failed.
-                    tracing::error!(
-                        point = %self.options.point.display(),
-                        "every change fails from now on; end it with gazfs umount"
-                    );
                     lost = None;
+                    self.tell_loss().await;
                 }
                 mut asked = control.asked() => match asked.question() {
                     Question::Umount => match mounted.unmount().await {
@@ -74,6 +75,22 @@ impl Recording {
     /// Ends it without a mount.
     pub async fn end(self) -> Ended {
         self.end_for(None).await
+    }
+
+    /// Says who took the log over, as far as he left his name in it.
+    async fn tell_loss(&mut self) {
+        let point = self.options.point.display().to_string();
+        if let recorder::State::Fenced(fence) = self.recorder.status().state {
+            let found = successor(&self.source, self.recorder.log(), fence);
+            let found = tokio::time::timeout(SUCCESSOR_PATIENCE, found).await;
+            self.successor = found.ok().flatten();
+        }
+        let successor = self.successor.as_deref().unwrap_or("unknown");
+        tracing::error!(
+            point,
+            successor,
+            "every change fails from now on; end it with gazfs umount"
+        );
     }
 
     /// Answers when the log has all that was done so far.
@@ -171,6 +188,31 @@ impl Recording {
             .map_err(|error| error.to_string())
     }
 }
+
+/// Reads in the log what a successor says of himself.
+async fn successor(source: &Source, log: &str, fence: Fence) -> Option<String> {
+    let author = fence.author?.get();
+    let filter = HistoryFilter {
+        from: Some(Moment::Offset(fence.offset)),
+        ..HistoryFilter::default()
+    };
+    loop {
+        // He may be about to say it.
+        let mut history = history(source, log, filter.clone()).await.ok()?;
+        while let Some(Ok(entry)) = history.next().await {
+            if let Some(Mark::Text(text)) = entry.event.mark()
+                && entry.author == author
+            {
+                return Some(String::from_utf8_lossy(text).into_owned());
+            }
+        }
+        tokio::time::sleep(SUCCESSOR_RETRY).await;
+    }
+}
+
+/// How long the name of a successor is looked for. Nobody is answered meanwhile.
+const SUCCESSOR_PATIENCE: Duration = Duration::from_secs(2);
+const SUCCESSOR_RETRY: Duration = Duration::from_millis(200);
 
 async fn until<F: Future<Output = ()> + Unpin>(future: &mut Option<F>) {
     match future {

@@ -12,7 +12,13 @@ impl Recording {
         let (state, detail) = match &status.state {
             State::Recording => ("recording", None),
             State::Stalled { error, .. } => ("stalled", Some(error.to_string())),
-            State::Fenced(fence) => ("fenced", Some(fence.to_string())),
+            State::Fenced(fence) => {
+                let successor = self.successor.as_deref();
+                let who = successor
+                    .map(|who| format!(": it is {who}"))
+                    .unwrap_or_default();
+                ("fenced", Some(format!("fenced, {fence}{who}")))
+            }
             State::Failed(fault) => ("failed", Some(fault.to_string())),
         };
         let last_error = detail

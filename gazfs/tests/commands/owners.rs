@@ -24,6 +24,12 @@ fn whoever_records_elsewhere_takes_over_and_the_first_is_fenced() {
     assert_eq!(status.status.code(), Some(4));
     let text = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(text.contains("state: fenced"), "{text}");
+    let who = format!(
+        "process {}, at {}",
+        second.child.id(),
+        second.point.display()
+    );
+    assert!(text.contains(&who), "{who}: {text}");
     let flushed = house.gazfs("flush", &["first"]);
     assert_eq!(flushed.status.code(), Some(4), "{}", errors(&flushed));
 

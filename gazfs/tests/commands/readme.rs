@@ -16,24 +16,17 @@ fn block(begins: &str) -> String {
         .to_owned()
 }
 
-#[test]
-fn a_database_survives_its_host_as_the_readme_shows() {
-    if !has_fuse() {
-        return;
-    }
-    if Command::new("sqlite3").arg("-version").output().is_err() {
-        eprintln!("SKIPPED, NOT TESTED: sqlite3 is not installed");
-        return;
-    }
+/// Runs a block beside a `gazfs up demo`. Returns the lines that it printed.
+fn run(block: &str) -> Vec<String> {
     let temp = tempfile::tempdir().expect("make a folder");
     let bin = temp.path().join("bin");
     fs::create_dir(&bin).expect("make");
     std::os::unix::fs::symlink(PROGRAM, bin.join("gazfs")).expect("link");
     let script = format!(
-        "gazfs up demo >up.log 2>&1 & trap 'kill $!; wait $!' EXIT
+        "gazfs up demo >up.log 2>&1 & up=$!
+         trap 'kill $(jobs -p); wait $up' EXIT
          until grep -q 'end it with' up.log; do sleep 0.1; done
-         {}",
-        block("export BROKER_ADDRESS")
+         {block}"
     );
     let path = std::env::var("PATH").expect("there is a PATH");
     let output = Command::new("bash")
@@ -45,9 +38,31 @@ fn a_database_survives_its_host_as_the_readme_shows() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
-    let results: Vec<&str> = lines
-        .lines()
+    lines.lines().map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn a_journal_is_a_file_as_the_readme_shows() {
+    if !has_fuse() {
+        return;
+    }
+    let lines = run(&block("echo hello"));
+    assert_eq!(lines.last().map(String::as_str), Some("3"), "{lines:?}");
+}
+
+#[test]
+fn a_database_survives_its_host_as_the_readme_shows() {
+    if !has_fuse() {
+        return;
+    }
+    if Command::new("sqlite3").arg("-version").output().is_err() {
+        eprintln!("SKIPPED, NOT TESTED: sqlite3 is not installed");
+        return;
+    }
+    let lines = run(&block("export BROKER_ADDRESS"));
+    let results: Vec<&String> = lines
+        .iter()
         .filter(|line| !line.starts_with("recovered ") && !line.starts_with("as of "))
         .collect();
-    assert_eq!(results, ["0", "keep me"], "{lines}");
+    assert_eq!(results, ["0", "keep me"], "{lines:?}");
 }
