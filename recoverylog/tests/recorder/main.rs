@@ -4,6 +4,7 @@
 
 mod embedded;
 mod fence;
+mod random;
 mod records;
 mod support;
 mod weather;
