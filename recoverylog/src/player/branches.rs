@@ -7,7 +7,7 @@
 //! of which neither holds follows upon something that is missing or was altered, and nobody can say that
 //! it is dead.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use gazette_recoverylog_fsm::{DecodedOp, FsmError};
 
@@ -29,6 +29,9 @@ pub(crate) struct Branches {
     tips: BTreeSet<(i64, u32)>,
     /// Authors that are known to be earlier owners, of whose ops some were left out.
     past: BTreeSet<u32>,
+    /// Checksums before the latest ops of the branch that is played, and the sequence number of the first.
+    recent: VecDeque<u32>,
+    first: i64,
 }
 
 impl Branches {
@@ -37,13 +40,40 @@ impl Branches {
         self.past.insert(author);
     }
 
+    /// Notes an op of the branch that is played.
+    pub(crate) fn follow(&mut self, seq_no: i64, checksum: u32) {
+        let next = self.first.checked_add_unsigned(self.recent.len() as u64);
+        if next != Some(seq_no) {
+            self.recent.clear();
+            self.first = seq_no;
+        }
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+            self.first += 1;
+        }
+        self.recent.push_back(checksum);
+    }
+
+    /// Whether the branch that is played had another checksum before the op of this number.
+    fn is_other(&self, seq_no: i64, checksum: u32) -> bool {
+        let index = seq_no.checked_sub(self.first);
+        index
+            .and_then(|index| usize::try_from(index).ok())
+            .and_then(|index| self.recent.get(index))
+            .is_some_and(|known| *known != checksum)
+    }
+
     /// Judges an op that was refused as `error` says. `hinted` tells whether hints are not used up.
     pub(crate) fn judge(&mut self, decoded: &DecodedOp, error: &FsmError, hinted: bool) -> Verdict {
         let op = &decoded.op;
         let verdict = match *error {
             // Hints choose the branch.
             FsmError::NotHintedAuthor { .. } => Verdict::Dead,
-            FsmError::WrongSeqNo { expected, actual } if actual < expected => Verdict::Dead,
+            FsmError::WrongSeqNo { expected, actual }
+                if actual < expected && (hinted || !self.is_other(op.seq_no, op.checksum)) =>
+            {
+                Verdict::Dead
+            }
             // Of the hinted author, no op may be missing within a segment.
             FsmError::WrongSeqNo { .. } | FsmError::ChecksumMismatch { .. } if hinted => {
                 Verdict::Unfounded
@@ -70,6 +100,9 @@ impl Branches {
         verdict
     }
 }
+
+/// Ops that a batch may have which is appended twice.
+const RECENT_MAX: usize = 1 << 16;
 
 /// More dead branches than a log ever has. Beyond them, an op of one more is an error rather than dead.
 const TIPS_MAX: usize = 1 << 16;

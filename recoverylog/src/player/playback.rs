@@ -252,8 +252,15 @@ impl Playback {
         self.writing = false;
         let DecodedOp { op, begin, end, .. } = decoded;
         let (begin, end) = (*begin, *end);
+        let follows =
+            (op.seq_no, op.checksum) == (self.fsm.next_seq_no(), self.fsm.next_checksum());
         if let Some(torn) = self.torn {
-            return self.look_behind_tear(decoded, torn);
+            if !follows {
+                return self.look_behind_tear(decoded, torn);
+            }
+            // The log goes on, and nothing is missing: what was cut short was nothing of it.
+            self.torn = None;
+            self.skip(torn, begin, false);
         }
         if end > self.limit {
             if !self.limit_is_head {
@@ -262,8 +269,6 @@ impl Playback {
             self.torn = Some(begin);
             return Ok(Next::Rewind(begin + 1));
         }
-        let follows =
-            (op.seq_no, op.checksum) == (self.fsm.next_seq_no(), self.fsm.next_checksum());
         if follows {
             self.broken = None;
         }
@@ -311,7 +316,7 @@ impl Playback {
     fn look_behind_tear(&mut self, decoded: &DecodedOp, torn: i64) -> Result<Next, RecoverError> {
         self.reader.skip_content();
         let op = &decoded.op;
-        let goes_on = self.progress.author == Some(op.author)
+        let goes_on = op.author != 0
             && op.seq_no >= self.fsm.next_seq_no()
             && op.seq_no - self.fsm.next_seq_no() <= LOST_OPS_MAX;
         if goes_on {
@@ -332,6 +337,7 @@ impl Playback {
             self.tree = Tree::new(mode);
         }
         self.is_first = false;
+        self.branches.follow(op.seq_no, op.checksum);
         self.progress.proven = self.progress.offset;
         self.progress.ops += 1;
         self.progress.author = Some(op.author);

@@ -1,8 +1,9 @@
 //! Damaged logs: an error that names the damage, or a tree that does not have it.
 
+use bytes::BytesMut;
 use gazette_recoverylog::{
     Source,
-    fsm::{Mark, Mode, Timestamp},
+    fsm::{Author, Fnode, Inode, Mark, Mode, Mutation, OpWriter, Place as Named, Timestamp},
     history::{HistoryFilter, history},
     player::{HintsChoice, Point, RecoverError, RecoverOptions, Recovered, recover},
 };
@@ -199,4 +200,42 @@ async fn points_that_cannot_be_had_are_refused_with_what_can() {
         error.contains("its first op is of 1970-01-12T13:46:40.000Z"),
         "{error}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_author_who_goes_on_behind_a_torn_record_is_followed() {
+    let world = small_world(55);
+    let whole = world.cuts[8].end;
+    let torn = whole + 30;
+    let mut log = world.log[..usize::try_from(torn).unwrap()].to_vec();
+    let (result, _) = played(&log, Point::Head).await;
+    let recovered = result.unwrap();
+    assert_eq!((recovered.offset, recovered.write_head), (whole, torn));
+    let author = Author::new(8).unwrap();
+    let Recovered { fsm, tree, .. } = recovered;
+    let mut writer = OpWriter::new(Mode::Native, author, LOG, fsm, tree).unwrap();
+    let mut out = BytesMut::new();
+    let now = writer.last_time().unwrap();
+    writer.mark(Mark::Claim, now, &mut out);
+    let inode = Inode {
+        mode: 0o640,
+        ..Inode::default()
+    };
+    let at = Some(Named {
+        parent: Fnode::ROOT,
+        name: b"of the successor",
+    });
+    let create = Mutation::Create { at, inode: &inode };
+    writer.write(&create, now, &mut |_, _| 0, &mut out).unwrap();
+    log.extend_from_slice(&out);
+    let (result, place) = played(&log, Point::Head).await;
+    let recovered = result.unwrap();
+    assert_eq!(recovered.last_author, Some(author));
+    assert!(place.to.join("of the successor").exists());
+    let skipped = &recovered.report.skipped;
+    let skipped: Vec<_> = skipped
+        .iter()
+        .map(|s| (s.begin, s.end, s.is_tail))
+        .collect();
+    assert_eq!(skipped, [(whole, torn, false)]);
 }

@@ -77,3 +77,21 @@ fn an_op_that_follows_and_cannot_be_applied_is_a_contradiction() {
         Verdict::Contradiction
     );
 }
+
+#[test]
+fn an_op_of_a_passed_number_must_repeat_it_or_begin_a_branch_there() {
+    let mut branches = Branches::default();
+    for (seq_no, checksum) in [(3, 30), (4, 40), (5, 50)] {
+        branches.follow(seq_no, checksum);
+    }
+    let judge = |branches: &mut Branches, seq_no, checksum| {
+        let op = decoded(1, seq_no, checksum, checksum + 1);
+        branches.judge(&op, &wrong(6, seq_no), false)
+    };
+    assert_eq!(judge(&mut branches, 4, 40), Verdict::Dead);
+    // It goes on with the dead branch.
+    assert_eq!(judge(&mut branches, 5, 41), Verdict::Dead);
+    assert_eq!(judge(&mut branches, 4, 44), Verdict::Unfounded);
+    // Nobody knows any more.
+    assert_eq!(judge(&mut branches, 2, 22), Verdict::Dead);
+}
