@@ -94,11 +94,11 @@ pub fn keep_right<L: Log>(fs: &RecordedFs<L>, notifier: Notifier) {
         // One that it forgot meanwhile is as good.
         let _gone = attributes.inval_inode(INodeNo(number), ATTRIBUTES_ONLY, 0);
     });
-    let known = fs.clone();
+    let known = fs.known();
     fs.log().on_end(Box::new(move || {
         // The kernel may ask the file system before it is done, and this may be its thread.
         waiting::spawn(move || {
-            for Ino(number) in known.known() {
+            for Ino(number) in known() {
                 let _gone = notifier.inval_inode(INodeNo(number), 0, 0);
             }
         });

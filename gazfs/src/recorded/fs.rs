@@ -137,9 +137,13 @@ impl<L: Log> RecordedFs<L> {
         self.names().forget(ino, lookups);
     }
 
-    /// Returns all files that the kernel knows.
-    pub fn known(&self) -> Vec<Ino> {
-        self.names().inos()
+    /// Returns what tells all files that the kernel knows. It does not keep the file system.
+    pub fn known(&self) -> impl Fn() -> Vec<Ino> + Send + use<L> {
+        let shared = Arc::downgrade(&self.shared);
+        move || {
+            let shared = shared.upgrade();
+            shared.map_or(Vec::new(), |shared| lock(&shared.names).inos())
+        }
     }
 
     /// Returns what stat(2) tells.
