@@ -315,4 +315,4 @@ const ATTEMPTS: u32 = 6;
 const GONE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long brokers are waited for.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_secs(20);
