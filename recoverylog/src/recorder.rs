@@ -197,7 +197,8 @@ impl Recorder {
     /// Gives a mutation its place in the log. It was applied, at most as large as it was reserved for,
     /// and after it nothing else was done to its file yet: call it under the lock of that.
     ///
-    /// `content` reads the file as it is now, from an offset on; only logs of mode `compat` ask for it.
+    /// `content` reads the file as it is now, from an offset on; only logs of mode `compat` ask for it. It must
+    /// not call the recorder.
     pub fn record(
         &self,
         mut reservation: Reservation,
@@ -243,7 +244,8 @@ impl Recorder {
         self.with_tree(|tree| tree.lookup(parent, name))
     }
 
-    /// Looks at the names and attributes that were recorded. Nothing is recorded meanwhile.
+    /// Looks at the names and attributes that were recorded. Nothing is recorded meanwhile, so `look` must
+    /// not call the recorder.
     pub fn with_tree<R>(&self, look: impl FnOnce(&Tree) -> R) -> R {
         look(self.inner.shared.lock().writer.tree())
     }

@@ -227,9 +227,13 @@ impl Core {
         write: impl FnOnce(&mut OpWriter, &mut BytesMut) -> R,
     ) -> R {
         if self.machine.begins_batch() {
-            // The one before, if it was not sent yet, is full.
-            self.seal_open();
-            self.batches.push_back(Batch::Open(BytesMut::new()));
+            // The one before, if it was not sent yet, is full: then this one may become so too, and grows
+            // without being copied.
+            let capacity = self
+                .seal_open()
+                .map_or(0, |length| length + BATCH_SLACK_BYTES);
+            self.batches
+                .push_back(Batch::Open(BytesMut::with_capacity(capacity)));
         }
         let mut scratch = BytesMut::new();
         let out = match self.batches.back_mut() {
@@ -249,17 +253,20 @@ impl Core {
         result
     }
 
-    fn seal_open(&mut self) {
-        if let Some(batch) = self.batches.back_mut()
-            && let Batch::Open(out) = batch
-        {
-            // The writer ends a batch where its ops were cut.
-            self.writer.seal();
-            *batch = Batch::Sent(content_of(std::mem::take(out)));
-        }
+    /// Ends the open batch, if there is one, and returns its length.
+    fn seal_open(&mut self) -> Option<usize> {
+        let batch = self.batches.back_mut()?;
+        let Batch::Open(out) = batch else { return None };
+        let out = std::mem::take(out);
+        let length = out.len();
+        // The writer ends a batch where its ops were cut.
+        self.writer.seal();
+        *batch = Batch::Sent(content_of(out));
+        Some(length)
     }
 
     fn front(&mut self) -> Option<Content> {
+        // If it is open, it is the only one.
         if matches!(self.batches.front(), Some(Batch::Open(_))) {
             self.seal_open();
         }
@@ -374,6 +381,8 @@ impl Core {
     }
 }
 
+/// What the last op may add to a batch that is nearly full: the largest write of a kernel, and its frame.
+const BATCH_SLACK_BYTES: usize = (1 << 20) + 4096;
 /// Counted for each mutation besides its bytes.
 const OVERHEAD_BYTES: u64 = 64;
 
