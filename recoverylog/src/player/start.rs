@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use gazette_protocol::labels;
-use gazette_recoverylog_fsm::{Fsm, FsmHints, Mode, Timestamp};
+use gazette_recoverylog_fsm::{Event, Fsm, FsmHints, Mode, OpReader, Timestamp};
 
 use super::{
     error::{HintsFault, Missing, Nearest, NeededBy, RecoverError},
@@ -15,7 +15,7 @@ use crate::{
     Source,
     hints::{HintsHomeError, HintsPoint, list_hints, newest_hints},
     journals::mode_of_content_type,
-    source::{Survey, gaps},
+    source::{LogReader, Piece, Survey, gaps},
 };
 
 /// Where a playback starts.
@@ -65,6 +65,10 @@ pub(crate) async fn find(
         offset: hinted_to,
         time,
     } = choose(source, log, point, choice).await?;
+    let mode = match mode.or(hints.mode) {
+        Some(mode) => Some(mode),
+        None => first_mode(source, &survey).await,
+    };
     let mut surveys = BTreeMap::from([(Arc::from(log), survey)]);
     let fsm = Fsm::new(&hints).map_err(|cause| fault(log, cause.into()))?;
     for segment in fsm.hinted_segments().iter() {
@@ -269,6 +273,19 @@ fn is_whole(log: &str, hints: &FsmHints, survey: &Survey, offset: i64) -> bool {
     })
 }
 
+/// Returns the mode that the first op of a log says. What cannot be read here will be an error later.
+async fn first_mode(source: &Source, survey: &Survey) -> Option<Mode> {
+    let mut log = LogReader::new(source, survey, [(0, survey.head.min(FIRST_BYTES))], 1);
+    let mut ops = OpReader::new(0);
+    while let Ok(Some(Piece::Content { bytes, .. })) = log.next().await {
+        ops.feed(bytes);
+        if let Event::Op(first) = ops.next_event() {
+            return first.op.mode;
+        }
+    }
+    None
+}
+
 /// Checks that a journal is a recovery log, and returns the mode that its label says.
 async fn check_content_type(source: &Source, log: &str) -> Result<Option<Mode>, RecoverError> {
     let Some(labels) = source.labels(log).await? else {
@@ -293,3 +310,6 @@ fn fault(log: &str, cause: HintsFault) -> RecoverError {
         cause: Box::new(cause),
     }
 }
+
+/// Enough for the first op of a log.
+const FIRST_BYTES: i64 = 4096;
