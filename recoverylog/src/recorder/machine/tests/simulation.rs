@@ -418,7 +418,7 @@ fn run(steps: &[Step], limits: Limits, is_alone: bool) -> World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(800))]
 
     #[test]
     fn an_owner_alone_gets_every_op_into_the_log_once_and_in_order(
