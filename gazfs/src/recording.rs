@@ -37,6 +37,7 @@ use log::RecorderLog;
 pub use error::{RecordingError, is_recovery_temporary};
 pub use seed::SeedError;
 pub use serve::Ended;
+pub(crate) use serve::until;
 
 /// What is recorded, and how.
 #[derive(Debug, Clone)]

@@ -58,8 +58,9 @@ pub(super) struct RecordingArgs {
     #[arg(long, value_name = "NAME")]
     log: String,
 
-    /// Folder for the backing files and the state, outside of the mount point. If it is lost, all is
-    /// still in the log
+    /// Folder for the backing files and the state, outside of the mount point; if not given, one
+    /// below /var/lib/gazfs for root, and ~/.local/state/gazfs for others. If it is lost, all is still
+    /// in the log
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
 

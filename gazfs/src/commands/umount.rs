@@ -9,6 +9,10 @@ use super::{say, say_error};
 use crate::mount::{MountError, UmountOutcome, ask_to_umount};
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Waits until the daemon has ended, which waits until all is acknowledged.
+
+Exit codes: 0 done, 1 unmounted, but something did not reach its journal, 75 in use: nothing was done.")]
 pub(super) struct UmountArgs {
     /// Where journals or a recorded directory are mounted
     mountpoint: PathBuf,

@@ -78,7 +78,7 @@ impl Recording {
     }
 
     /// Says who took the log over, as far as he left his name in it.
-    async fn tell_loss(&mut self) {
+    pub(crate) async fn tell_loss(&mut self) {
         let point = self.options.point.display().to_string();
         if let recorder::State::Fenced(fence) = self.recorder.status().state {
             let found = successor(&self.source, self.recorder.log(), fence);
@@ -214,7 +214,8 @@ async fn successor(source: &Source, log: &str, fence: Fence) -> Option<String> {
 const SUCCESSOR_PATIENCE: Duration = Duration::from_secs(2);
 const SUCCESSOR_RETRY: Duration = Duration::from_millis(200);
 
-async fn until<F: Future<Output = ()> + Unpin>(future: &mut Option<F>) {
+/// Waits for what is still to come, once.
+pub(crate) async fn until<F: Future<Output = ()> + Unpin>(future: &mut Option<F>) {
     match future {
         Some(future) => future.await,
         None => std::future::pending().await,

@@ -17,7 +17,7 @@ use super::super::{
 use crate::{
     journals::JournalFs,
     mount::{Asked, Control, MountError, Mounted, Question, UmountOutcome},
-    recording::Recording,
+    recording::{Recording, until},
 };
 
 /// All that is served.
@@ -37,6 +37,7 @@ impl House {
     /// Then waits until all that was written is acknowledged.
     pub(super) async fn serve(mut self, broker: &Broker, shutdown: &CancellationToken) -> Ended {
         let mut look = tokio::time::interval(LOOK_INTERVAL);
+        let mut lost = Some(Box::pin(self.recording.lost()));
         let asked = loop {
             tokio::select! {
                 biased;
@@ -44,6 +45,10 @@ impl House {
                 () = self.data.ended() => break None,
                 () = shutdown.cancelled() => break None,
                 () = broker.failed() => break None,
+                () = until(&mut lost) => {
+                    lost = None;
+                    self.recording.tell_loss().await;
+                }
                 _ = look.tick() => self.look_for_room(),
                 mut asked = self.control.asked() => match asked.question() {
                     Question::Umount => if self.unmount().await {
