@@ -59,12 +59,17 @@ pub(crate) async fn find(
         }
         Point::Offset(offset) => offset,
     };
+    let mut chosen = choose(source, log, point, choice).await?;
+    if source.is_store() && chosen.offset > head {
+        // Hints may be stored sooner than what they tell of. Older ones do.
+        chosen = choose(source, log, Point::Offset(head), choice).await?;
+    }
     let Chosen {
         hints,
         hints_use,
         offset: hinted_to,
         time,
-    } = choose(source, log, point, choice).await?;
+    } = chosen;
     let mode = match mode.or(hints.mode) {
         Some(mode) => Some(mode),
         None => first_mode(source, &survey).await,

@@ -117,7 +117,8 @@ async fn a_compat_history_is_recovered_at_each_point() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_history_is_recovered_from_fragments_of_each_codec_with_and_without_brokers() {
-    let world = world(30, Mode::Native, 80);
+    let mut world = world(30, Mode::Native, 80);
+    world.note_hints();
     let store = tempfile::tempdir().unwrap();
     let broker = broker_with(LOG, Mode::Native, &[]);
     let codecs = [
@@ -176,13 +177,26 @@ async fn a_history_is_recovered_from_fragments_of_each_codec_with_and_without_br
         .rposition(|cut| cut.end <= stored)
         .unwrap();
     let place = place();
-    // Hints of what is not stored cannot be used.
-    let point = Point::Offset(stored);
-    let options = RecoverOptions {
-        point,
-        ..options(LOG, &place.to)
+    // Hints of what is not stored are left aside.
+    assert!(world.hints.iter().any(|hints| hints.offset > stored));
+    let later = Timestamp {
+        seconds: i64::MAX,
+        nanos: 0,
     };
-    let recovered = recover(&source, options).await.unwrap();
+    for point in [Point::Head, Point::Time(later)] {
+        let recovered = recover(
+            &source,
+            RecoverOptions {
+                point,
+                ..options(LOG, &place.to)
+            },
+        )
+        .await
+        .unwrap();
+        assert!(matches!(recovered.report.hints, HintsUse::Of(offset) if offset <= stored));
+        fs::remove_dir_all(&place.to).unwrap();
+    }
+    let recovered = recover(&source, options(LOG, &place.to)).await.unwrap();
     compare(
         look_at(&place.to, true),
         &world.cuts[newest].files,

@@ -123,16 +123,21 @@ impl World {
             files,
         });
         if self.rng.random_ratio(1, 8) {
-            self.hints.push(PublishedHints {
-                author: self.writer.author(),
-                offset: end,
-                seq_no: self.writer.next_seq_no() - 1,
-                checksum: self.writer.next_checksum(),
-                time: self.now,
-                hints: self.writer.hints(),
-            });
+            self.note_hints();
         }
         self.now.seconds += self.rng.random_range(1..100);
+    }
+
+    /// Publishes hints of all that is sealed.
+    pub(crate) fn note_hints(&mut self) {
+        self.hints.push(PublishedHints {
+            author: self.writer.author(),
+            offset: i64::try_from(self.log.len()).unwrap(),
+            seq_no: self.writer.next_seq_no() - 1,
+            checksum: self.writer.next_checksum(),
+            time: self.writer.last_time().unwrap(),
+            hints: self.writer.hints(),
+        });
     }
 
     /// Changes something, and records it. Whatever does not fit is left out.
