@@ -35,6 +35,8 @@ const SPAWNS: &[&str] = &[
     "broker/coordination/src/",
     "broker/allocator/src/",
     "broker/stores/src/",
+    // Beside `process`, too: each stretch that is read ahead ends with its reader.
+    "recoverylog/src/source/read.rs",
 ];
 
 fn top() -> PathBuf {
