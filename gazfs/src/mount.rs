@@ -82,7 +82,7 @@ pub enum MountError {
         cause: io::Error,
     },
     /// Nothing of ours is mounted there.
-    #[error("unmount {}: no journals are mounted there; next: findmnt | grep gazfs lists them", .point.display())]
+    #[error("unmount {}: nothing of gazfs is mounted there; next: findmnt | grep gazfs lists what is", .point.display())]
     NotMounted {
         /// The mount point.
         point: PathBuf,

@@ -213,3 +213,37 @@ fn the_doctor_says_one_line_each() {
     assert!(findings.as_array().is_some_and(|all| all.len() >= 6));
     assert!(!Path::new("/var/lib/.gazfs-doctor").exists());
 }
+
+#[test]
+fn a_log_in_compat_mode_is_recorded_and_recovered_too() {
+    let Some(house) = House::new() else { return };
+    let recorder = house.record("dir", &["--mode", "compat"]);
+    fs::create_dir(recorder.file("folder")).expect("make");
+    recorder.write("folder/file", &"content".repeat(10_000));
+    fs::hard_link(recorder.file("folder/file"), recorder.file("link")).expect("link");
+    fs::rename(recorder.file("folder"), recorder.file("other")).expect("rename");
+    let file = fs::OpenOptions::new().write(true).open(recorder.file("link"));
+    let file = file.expect("open");
+    file.set_len(30_000).expect("cut");
+    file.set_len(50_000).expect("grow");
+    rustix::fs::fallocate(
+        &file,
+        rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE,
+        4096,
+        8192,
+    )
+    .expect("punch");
+    drop(file);
+    house.gazfs_ok("flush", &["dir"]);
+    let copy = house.recover("copy", &[]);
+    assert_same(&recorder.point, &copy);
+    let other = house.try_record("second", "second.work", &["--mode", "native"]);
+    let Err((status, text)) = other else {
+        panic!("a log has one mode")
+    };
+    assert_eq!(status.code(), Some(1));
+    assert!(text.contains("compat"), "{text}");
+    assert_eq!(recorder.end().0, Some(0));
+    let recorder = house.record("dir", &[]);
+    assert_same(&recorder.point, &copy);
+}
