@@ -113,9 +113,10 @@ async fn a_history_tells_each_group_of_ops_and_filters() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_history_whose_beginning_is_pruned_begins_with_the_oldest_hints() {
-    let world = world(41, Mode::Native, 120);
+    let mut world = world(41, Mode::Native, 120);
+    world.note_hints();
     let broker = broker_with(LOG, Mode::Native, &[]);
-    let hints = world.hints.iter().max_by_key(|hints| hints.offset).unwrap();
+    let hints = world.hints.last().unwrap();
     add_hints(&broker, &world);
     broker.append(LOG, &world.log);
     let whole = Source::Broker(broker.client());

@@ -94,7 +94,7 @@ fn story() -> Story {
         seq_no: writer.next_seq_no() - 1,
         checksum: writer.next_checksum(),
         time: writer.last_time().unwrap(),
-        hints: writer.hints(),
+        hints: writer.fsm().hints(&LOG.into()),
     };
     append(
         &mut writer,

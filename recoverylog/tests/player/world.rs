@@ -12,8 +12,8 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use gazette_recoverylog::fsm::{
-    AttributeChange, Author, Fnode, Fsm, Inode, Kind, Mark, Mode, Mutation, OpWriter, Place,
-    SizeChange, Timestamp, Tree, WriteError,
+    AttributeChange, Author, Fnode, Fsm, FsmHints, Inode, Kind, Mark, Mode, Mutation, OpWriter,
+    Place, SizeChange, Timestamp, Tree, WriteError,
 };
 use gazette_recoverylog::hints::PublishedHints;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -123,20 +123,26 @@ impl World {
             files,
         });
         if self.rng.random_ratio(1, 8) {
-            self.note_hints();
+            let hints = self.writer.hints();
+            self.publish(hints);
         }
         self.now.seconds += self.rng.random_range(1..100);
     }
 
-    /// Publishes hints of all that is sealed.
+    /// Publishes hints of all that is sealed, which leave out all that they can do without.
     pub(crate) fn note_hints(&mut self) {
+        let hints = self.writer.fsm().hints(&LOG.into());
+        self.publish(hints);
+    }
+
+    fn publish(&mut self, hints: FsmHints) {
         self.hints.push(PublishedHints {
             author: self.writer.author(),
             offset: i64::try_from(self.log.len()).unwrap(),
             seq_no: self.writer.next_seq_no() - 1,
             checksum: self.writer.next_checksum(),
             time: self.writer.last_time().unwrap(),
-            hints: self.writer.hints(),
+            hints,
         });
     }
 
