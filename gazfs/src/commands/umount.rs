@@ -12,7 +12,8 @@ use crate::mount::{MountError, UmountOutcome, ask_to_umount};
 #[command(after_help = "\
 Waits until the daemon has ended, which waits until all is acknowledged.
 
-Exit codes: 0 done, 1 unmounted, but something did not reach its journal, 75 in use: nothing was done.")]
+Exit codes: 0 done, 1 unmounted, but something did not reach its journal, 4 the same, as
+somebody else had taken the log over, 75 in use: nothing was done.")]
 pub(super) struct UmountArgs {
     /// Where journals or a recorded directory are mounted
     mountpoint: PathBuf,
@@ -33,6 +34,13 @@ pub(super) fn run(args: &UmountArgs) -> anyhow::Result<ExitStatus> {
                 "error: unmount {point}: it is unmounted, but {message}"
             ));
             Ok(ExitStatus::Failed)
+        }
+        UmountOutcome::Fenced { message } => {
+            let point = point.display();
+            say_error(&format!(
+                "error: unmount {point}: it is unmounted, but {message}"
+            ));
+            Ok(ExitStatus::Fenced)
         }
         UmountOutcome::WasDead => {
             say(&format!(

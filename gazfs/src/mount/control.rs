@@ -75,6 +75,11 @@ pub enum UmountOutcome {
         /// What.
         message: String,
     },
+    /// It is unmounted, but somebody else had taken the log over before.
+    Fenced {
+        /// Who, and since when.
+        message: String,
+    },
     /// The daemon was dead. Its mount was taken away.
     WasDead,
 }
@@ -85,6 +90,7 @@ impl fmt::Display for UmountOutcome {
             Self::Done => f.write_str("done"),
             Self::Busy => f.write_str("busy"),
             Self::Failed { message } => write!(f, "failed {message}"),
+            Self::Fenced { message } => write!(f, "fenced {message}"),
             Self::WasDead => f.write_str("dead"),
         }
     }
@@ -98,6 +104,9 @@ impl FromStr for UmountOutcome {
             None if text.trim() == "done" => Ok(Self::Done),
             None if text.trim() == "busy" => Ok(Self::Busy),
             Some(("failed", message)) => Ok(Self::Failed {
+                message: message.to_owned(),
+            }),
+            Some(("fenced", message)) => Ok(Self::Fenced {
                 message: message.to_owned(),
             }),
             _ => Err(io::Error::other("it ended before it answered")),
@@ -363,6 +372,9 @@ mod tests {
             UmountOutcome::Done,
             UmountOutcome::Busy,
             failed("3 appends failed"),
+            UmountOutcome::Fenced {
+                message: "author 7 took over".to_owned(),
+            },
         ] {
             let text = outcome.to_string();
             assert_eq!(text.parse::<UmountOutcome>().expect("it is one"), outcome);

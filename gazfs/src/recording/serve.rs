@@ -144,11 +144,14 @@ impl Recording {
             ),
         };
         if let Some(asked) = &mut asked {
-            asked.answer(match &error {
-                None => UmountOutcome::Done,
-                Some(error) => UmountOutcome::Failed {
-                    message: error.clone(),
-                },
+            let message = error.clone().unwrap_or_default();
+            asked.answer(match status {
+                ExitStatus::Done => UmountOutcome::Done,
+                ExitStatus::Fenced => UmountOutcome::Fenced { message },
+                ExitStatus::Failed
+                | ExitStatus::Usage
+                | ExitStatus::Degraded
+                | ExitStatus::TryLater => UmountOutcome::Failed { message },
             });
         }
         Ended {

@@ -36,9 +36,12 @@ fn whoever_records_elsewhere_takes_over_and_the_first_is_fenced() {
     let copy = house.recover("copy", &[]);
     let content = fs::read_to_string(copy.join("file")).expect("read");
     assert_eq!(content, "of the second");
-    let (code, text) = first.end();
-    assert_eq!(code, Some(4), "{text}");
+    let mut first = first;
+    let unmounted = house.gazfs("umount", &["first"]);
+    assert_eq!(unmounted.status.code(), Some(4));
+    let text = errors(&unmounted);
     assert!(text.contains("took over"), "{text}");
+    assert_eq!(crate::harness::wait(&mut first.child).code(), Some(4));
     assert_eq!(second.end().0, Some(0));
 }
 
