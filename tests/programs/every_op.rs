@@ -1,4 +1,5 @@
-//! Plays the log of a run of `SQLite`, and opens the database as it is behind each op.
+//! Plays the log of a run, and judges what is there behind each op: for `SQLite` by opening the
+//! database, for fsx by comparing the file.
 //!
 //! A batch of ops is what happened to be waiting when the append before it was acknowledged. So
 //! each op that ends a mutation could have been the end of an append, and of the log.
@@ -51,6 +52,36 @@ pub(super) fn check(folder: &Path, mode: &str, transactions: i64) {
         opened > transactions,
         "{mode}: hardly anything was recorded"
     );
+}
+
+/// Plays the log `NAME.log` in a folder, and expects the content of each of the files `1.state`,
+/// `2.state` and so on in the one file that was recorded, in this order.
+pub(super) fn find_states(folder: &Path, name: &str) {
+    let log: Arc<str> = "programs/log".into();
+    let bytes = Bytes::from(fs::read(folder.join(format!("{name}.log"))).expect("read the log"));
+    let state = |number: u32| fs::read(folder.join(format!("{number}.state"))).ok();
+    let (mut number, mut next) = (1, state(1));
+    let mut image = MemoryImage::new(Mode::Native, &FsmHints::of_log(&log)).expect("start");
+    let played = image.play(&log, &bytes, |image, decoded, applied| {
+        assert_eq!(applied, Ok(Applied::Applied), "the op at {}", decoded.begin);
+        if decoded.op.group.is_some_and(|group| !group.last) {
+            return;
+        }
+        let Some(now) = files(image).into_values().next() else {
+            return;
+        };
+        // Some operations change nothing.
+        while next.as_ref() == Some(&now) {
+            number += 1;
+            next = state(number);
+        }
+    });
+    played.expect("the log plays to its end");
+    assert_eq!(
+        next, None,
+        "no prefix of the log is as operation {number} left the file"
+    );
+    assert!(number > 1, "there is no state to compare with");
 }
 
 fn parse(line: &str) -> (i64, i64) {

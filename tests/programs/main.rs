@@ -24,14 +24,8 @@ fn target() -> PathBuf {
     profile.parent().expect("of a target folder").to_owned()
 }
 
-/// Runs a script with the programs of this build. What it prints is shown where it fails, or did
-/// not run: a test must not pass in silence when it shows nothing.
-fn run(name: &str) {
-    run_with(name, &[]);
-}
-
-/// The same, with arguments. Returns whether the script ran.
-fn run_with(name: &str, arguments: &[&str]) -> bool {
+/// Runs a script with the programs of this build. Returns its exit code, and what it printed.
+fn script(name: &str, arguments: &[&str], record_options: &str) -> (Option<i32>, String) {
     let programs = tempfile::tempdir().expect("make a folder");
     for (name, path) in [
         ("gazette", env!("CARGO_BIN_EXE_gazette-under-test")),
@@ -43,13 +37,20 @@ fn run_with(name: &str, arguments: &[&str]) -> bool {
         .args(arguments)
         .env("GAZFS_BIN", programs.path())
         .env("CARGO_TARGET_DIR", target())
+        .env("RECORD_OPTIONS", record_options)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .output()
         .expect("start the script: is there a python3?");
     let mut words = output.stdout;
     words.extend(output.stderr);
-    let words = String::from_utf8_lossy(&words);
-    match output.status.code() {
+    (output.status.code(), String::from_utf8_lossy(&words).into())
+}
+
+/// Returns whether the script ran, which then succeeded. A test must not pass in silence when it
+/// shows nothing.
+fn run_with(name: &str, arguments: &[&str], record_options: &str) -> bool {
+    let (code, words) = script(name, arguments, record_options);
+    match code {
         Some(0) => true,
         Some(NOT_RUN) => {
             let loud = format!("\n!!! tests/programs/{name} DID NOT RUN !!!\n{words}\n");
@@ -61,6 +62,10 @@ fn run_with(name: &str, arguments: &[&str]) -> bool {
         }
         code => panic!("tests/programs/{name} ends with {code:?}:\n{words}"),
     }
+}
+
+fn run(name: &str) {
+    run_with(name, &[], "");
 }
 
 #[test]
@@ -82,11 +87,28 @@ fn a_run_of_sqlite_is_sound_behind_each_of_its_ops() {
     if run_with(
         "prefixes",
         &["--transactions", &transactions, "--save", path],
+        "",
     ) {
         for mode in ["wal", "delete"] {
             every_op::check(saved.path(), mode, transactions.parse().expect("a number"));
         }
     }
+}
+
+/// What these tests are worth: with an fsync that does not wait, rows are missing.
+#[test]
+fn an_fsync_that_does_not_wait_is_found() {
+    let (code, words) = script("sqlite", &[], "--fsync enqueue");
+    let found = code == Some(1) && words.contains("rows were acknowledged");
+    assert!(
+        found || code == Some(NOT_RUN),
+        "it ends with {code:?}:\n{words}"
+    );
+}
+
+#[test]
+fn sqlite_keeps_what_it_acknowledged_in_a_log_that_gazette_can_read() {
+    run_with("sqlite", &[], "--mode compat");
 }
 
 #[test]
@@ -127,6 +149,16 @@ fn pjdfstest_passes_as_on_the_bare_disk() {
 #[test]
 fn fsx_finds_nothing() {
     run("fsx");
+}
+
+/// The file was as each operation left it, in order: at the end of some prefix of the log.
+#[test]
+fn each_operation_of_fsx_is_a_prefix_of_its_log() {
+    let saved = tempfile::tempdir().expect("make a folder");
+    let path = saved.path().to_str().expect("its name is text");
+    if run_with("fsx", &["--save", path], "") {
+        every_op::find_states(saved.path(), "fsx");
+    }
 }
 
 #[test]

@@ -209,3 +209,20 @@ class Recorded(Base):
     def rss_kib(self):
         with open(f"/proc/{self.daemon.pid}/status") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+
+
+class Up(Recorded):
+    """What `gazfs up` offers: the broker is in the daemon's own process."""
+
+    def __init__(self, name, **options):
+        super().__init__(name, log="recovery/data", **options)
+        up = os.path.join(self.base, "up")
+        self.path, self.url = os.path.join(up, "data"), f"unix://{up}/gazfs.sock"
+
+    def start(self):
+        self.daemon = self._popen("gazfs.log", os.path.join(BIN, "gazfs"), "up", os.path.join(self.base, "up"), *self.options)
+        wait_until(lambda: "\nend it with " in self.tail("gazfs.log"), PATIENCE, "the directory is mounted")
+
+    def close(self):
+        super().close()
+        subprocess.run(["umount", "-l", os.path.join(self.base, "up", "journals")], capture_output=True)
