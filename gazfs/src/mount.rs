@@ -7,8 +7,10 @@ mod table;
 use std::{
     fs::{self, File, OpenOptions},
     io,
+    mem::{self, ManuallyDrop},
     path::{Path, PathBuf},
     process::Command,
+    thread,
     time::Duration,
 };
 
@@ -187,16 +189,23 @@ fn start<F: Filesystem>(
 }
 
 /// Waits in the background for the end of a mount.
-fn serve(session: BackgroundSession, point: PathBuf) -> Result<Mounted, MountError> {
+fn serve(mut session: BackgroundSession, point: PathBuf) -> Result<Mounted, MountError> {
     let (ended, is_ended) = watch::channel(false);
+    let place = point.clone();
     let wait = move || {
-        if let Err(error) = session.join() {
-            tracing::error!(err = %error, "the reader of requests failed");
+        let reader = mem::replace(&mut session.guard, thread::spawn(|| Ok(())));
+        // fuser takes a mount that has ended for one that is there, and would unmount whatever is
+        // mounted at the path by now: that of the next daemon. `Mounted` unmounts instead.
+        let _kept = ManuallyDrop::new(session);
+        match reader.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => fail(&place, &error.to_string()),
+            Err(_) => fail(&place, "it panicked"),
         }
         // Nobody may be waiting any more.
         let _nobody = ended.send(true);
     };
-    std::thread::Builder::new()
+    thread::Builder::new()
         .name("fuse-end".to_owned())
         .spawn(wait)
         .map_err(|cause| MountError::Refused {
@@ -207,6 +216,23 @@ fn serve(session: BackgroundSession, point: PathBuf) -> Result<Mounted, MountErr
         point,
         ended: is_ended,
     })
+}
+
+/// Takes a mount away that nobody answers any more.
+fn fail(point: &Path, cause: &str) {
+    tracing::error!(point = %point.display(), err = cause, "the reader of requests failed");
+    if let Err(error) = unmount_own(point, UnmountFlags::DETACH) {
+        tracing::warn!("{error}");
+    }
+}
+
+/// Unmounts what this process has mounted at a place. Does nothing if another mount is there by now.
+fn unmount_own(point: &Path, flags: UnmountFlags) -> Result<(), MountError> {
+    let table = read().map_err(MountError::Table)?;
+    match at(&table, point) {
+        Some(entry) if entry.daemon() == Some(std::process::id()) => unmount_now(point, flags),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Lets the kernel read ahead as much as we offer: by itself it does not go beyond 128 KiB. Only
@@ -325,7 +351,7 @@ impl Mounted {
         }
         let point = self.point.clone();
         // The kernel may ask the file system before it answers.
-        let unmounted = tokio::task::spawn_blocking(move || unmount_now(&point, flags)).await;
+        let unmounted = tokio::task::spawn_blocking(move || unmount_own(&point, flags)).await;
         unmounted.unwrap_or_else(|error| {
             Err(MountError::Unmount {
                 point: self.point.clone(),
@@ -343,7 +369,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if !self.is_ended()
-            && let Err(error) = unmount_now(&self.point, UnmountFlags::DETACH)
+            && let Err(error) = unmount_own(&self.point, UnmountFlags::DETACH)
         {
             tracing::warn!("{error}");
         }
