@@ -68,6 +68,13 @@ pub struct Reservation {
     bytes: u64,
 }
 
+/// Mutations that become one append. It ends when dropped.
+#[derive(Debug)]
+#[must_use = "it ends when it is dropped"]
+pub struct Group {
+    shared: Arc<Shared>,
+}
+
 /// What a mutation became in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded {
@@ -210,6 +217,15 @@ impl Recorder {
         self.inner.shared.with(record)
     }
 
+    /// Begins a group: all that is recorded until it ends, by whomever, goes into the log in one
+    /// append, so that no recovery has a part of it. Nothing is sent meanwhile, so reserve before, and
+    /// end it soon.
+    pub fn group(&self) -> Group {
+        let shared = Arc::clone(&self.inner.shared);
+        shared.lock().machine.handle_group_begun();
+        Group { shared }
+    }
+
     /// Calls back when the log has all that was recorded so far, or when that is not waited for any
     /// more. It may be called at once, and from any thread; it must not wait.
     pub fn barrier(&self, callback: impl FnOnce(Result<(), Fault>) + Send + 'static) {
@@ -323,6 +339,13 @@ impl Drop for Reservation {
         if self.bytes > 0 {
             self.shared.free(self.bytes);
         }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.shared
+            .with(|core, now| core.machine.handle_group_ended(now));
     }
 }
 

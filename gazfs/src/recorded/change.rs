@@ -65,6 +65,7 @@ impl<L: Log> RecordedFs<L> {
             let mut state = node.lock();
             state.look_behind(&path)?;
             let before = fstat(&path)?;
+            let _group = losses.may_be_some().then(|| self.log().group());
             let applied = self.apply(&path, change);
             // Also if only a part was done.
             let after = fstat(&path)?;

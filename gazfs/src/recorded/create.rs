@@ -158,6 +158,7 @@ impl<L: Log> RecordedFs<L> {
             return Err(Errno::XDEV.into());
         }
         self.backing().link(&file, &directory, name)?;
+        let _group = self.log().group();
         self.record(reservation, &mutation());
         self.record_directory(touched, &above, &directory)?;
         let stat = fstat(&file)?;
@@ -222,6 +223,7 @@ impl<L: Log> RecordedFs<L> {
             .map_err(undo)?;
 
         let is_left_out = sqlite::is_left_out(directory.as_fd(), name, &stat);
+        let _group = self.log().group();
         let fnode = if is_left_out {
             None
         } else {

@@ -358,6 +358,13 @@ pub(super) struct Losses<L: Log> {
     capability: Option<L::Reservation>,
 }
 
+impl<L: Log> Losses<L> {
+    /// Whether the log may have to say more than the change itself.
+    pub(super) fn may_be_some(&self) -> bool {
+        self.mode.is_some() || self.capability.is_some()
+    }
+}
+
 impl<L: Log> Default for Losses<L> {
     fn default() -> Self {
         Self {

@@ -12,6 +12,9 @@ pub trait Log: Debug + Send + Sync + 'static {
     /// Room for one mutation. It is given back when dropped.
     type Reservation: Send;
 
+    /// Mutations that belong together. They end when it is dropped.
+    type Group;
+
     /// Reserves room for a mutation, which says how large it may become: times and the number that
     /// files get are not known yet. Does not wait.
     fn reserve(&self, mutation: &Mutation<'_>) -> Result<Self::Reservation, Hold>;
@@ -33,6 +36,10 @@ pub trait Log: Debug + Send + Sync + 'static {
         mutation: &Mutation<'_>,
         content: &mut Content<'_>,
     ) -> Recorded;
+
+    /// Begins a group: a recovery has all that is recorded until it is dropped, or nothing of it.
+    /// Nothing may be reserved meanwhile, as the log takes nothing.
+    fn group(&self) -> Self::Group;
 
     /// Calls back, maybe at once and from any thread, when all that was recorded so far is
     /// acknowledged, or when it never will be.
@@ -86,6 +93,7 @@ pub struct Ended;
 
 impl<L: Log> Log for std::sync::Arc<L> {
     type Reservation = L::Reservation;
+    type Group = L::Group;
 
     fn reserve(&self, mutation: &Mutation<'_>) -> Result<Self::Reservation, Hold> {
         (**self).reserve(mutation)
@@ -106,6 +114,10 @@ impl<L: Log> Log for std::sync::Arc<L> {
         content: &mut Content<'_>,
     ) -> Recorded {
         (**self).record(reservation, mutation, content)
+    }
+
+    fn group(&self) -> L::Group {
+        (**self).group()
     }
 
     fn barrier(&self, done: Box<dyn FnOnce(Result<(), Ended>) + Send>) {

@@ -157,6 +157,7 @@ impl MemoryLog {
 
 impl Log for MemoryLog {
     type Reservation = ();
+    type Group = ();
 
     fn reserve(&self, _: &Mutation<'_>) -> Result<(), Hold> {
         match self.lock().hold {
@@ -180,6 +181,8 @@ impl Log for MemoryLog {
             state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
     }
+
+    fn group(&self) {}
 
     fn record(&self, (): (), mutation: &Mutation<'_>, _: &mut Content<'_>) -> Recorded {
         let mut state = self.lock();

@@ -182,6 +182,7 @@ impl<L: Log> RecordedFs<L> {
         let mut losses = self.reserve_losses(call, node, file, keeps)?;
 
         let mut state = node.lock();
+        let _group = losses.may_be_some().then(|| self.log().group());
         if !keeps {
             self.drop_privileges(&mut losses, node, &mut state, file)?;
         }

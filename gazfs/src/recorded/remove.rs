@@ -62,6 +62,7 @@ impl<L: Log> RecordedFs<L> {
         let node = names.get(ino).cloned();
         let mut locked = Locked::all([Some(&above), node.as_ref()]);
         rustix::fs::unlinkat(&directory, at.name, flags)?;
+        let _group = self.log().group();
         if self.log().fnode_at(place).is_some() {
             self.record(reservation, &Mutation::Unlink { at: place });
         }
@@ -137,6 +138,7 @@ impl<L: Log> RecordedFs<L> {
             return Err(Errno::XDEV.into());
         }
         rustix::fs::renameat_with(&from_directory, from.name, &to_directory, to.name, flags)?;
+        let _group = self.log().group();
         self.record(reservation, &mutation);
         self.record_directory(touched_from, &below, &from_directory)?;
         if from.parent != to.parent {

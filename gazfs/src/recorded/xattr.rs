@@ -91,6 +91,7 @@ impl<L: Log> RecordedFs<L> {
         if !state.is_recorded {
             return Ok(());
         }
+        let _group = self.log().group();
         // Access rights that say no more than a mode are not kept: then there is no attribute.
         let are_rights = [ACCESS_ACL.as_bytes(), DEFAULT_ACL.as_bytes()].contains(&name);
         if are_rights && get(&path, name, path.is_link).is_err() {
@@ -121,6 +122,7 @@ impl<L: Log> RecordedFs<L> {
         if !state.is_recorded {
             return Ok(());
         }
+        let _group = self.log().group();
         self.record(reservation, &mutation());
         self.record_mode(mode_changed, &node, before, &descriptor)
     }

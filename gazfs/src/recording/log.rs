@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gazette_recoverylog::{
     fsm::{Fnode, Mutation, Place, Refusal},
-    recorder::{Fault, Hold, Recorder, Reservation, State},
+    recorder::{Fault, Group, Hold, Recorder, Reservation, State},
 };
 use rustix::io::Errno;
 use tokio::sync::watch;
@@ -69,6 +69,7 @@ impl RecorderLog {
 
 impl Log for RecorderLog {
     type Reservation = Reservation;
+    type Group = Group;
 
     fn reserve(&self, mutation: &Mutation<'_>) -> Result<Reservation, FsHold> {
         self.recorder.reserve(mutation).map_err(hold)
@@ -95,6 +96,10 @@ impl Log for RecorderLog {
             fnode: recorded.fnode,
             replaced: recorded.replaced,
         }
+    }
+
+    fn group(&self) -> Group {
+        self.recorder.group()
     }
 
     fn barrier(&self, done: Box<dyn FnOnce(Result<(), Ended>) + Send>) {

@@ -33,6 +33,8 @@ pub(crate) struct Machine {
     /// What the next append asks of the register: to be claimed until that is done.
     check: Check,
     batches: VecDeque<Batch>,
+    /// Groups of mutations that are being recorded: the open batch stays open meanwhile.
+    groups: usize,
     /// Bytes of the batches.
     pending_bytes: u64,
     /// Bytes that mutations may still become which are being applied.
@@ -112,6 +114,7 @@ impl Machine {
             phase: Phase::Idle,
             check: Check::Claim,
             batches: VecDeque::new(),
+            groups: 0,
             pending_bytes: 0,
             reserved_bytes: 0,
             barriers: VecDeque::new(),
@@ -251,7 +254,23 @@ impl Machine {
         if let Some(batch) = self.batches.back_mut() {
             batch.bytes += bytes;
             batch.last_seq_no = seq_no;
-            batch.sealed = batch.bytes >= self.limits.max_batch_bytes;
+            batch.sealed = self.groups == 0 && batch.bytes >= self.limits.max_batch_bytes;
+        }
+        self.advance(now);
+    }
+
+    /// Keeps what is recorded from now on together, in one append, until the group ends.
+    pub(crate) fn handle_group_begun(&mut self) {
+        self.groups += 1;
+    }
+
+    /// Notes that a group ended.
+    pub(crate) fn handle_group_ended(&mut self, now: Now) {
+        self.groups = self.groups.saturating_sub(1);
+        if self.groups == 0
+            && let Some(batch) = self.batches.back_mut()
+        {
+            batch.sealed |= batch.bytes >= self.limits.max_batch_bytes;
         }
         self.advance(now);
     }
@@ -317,9 +336,13 @@ impl Machine {
             return None;
         }
         let waiting = match self.phase {
-            Phase::Waiting { until, .. } => Some(until),
-            Phase::Idle => self.look_at(),
-            Phase::Busy(_) | Phase::Latched { .. } | Phase::Ended { .. } => None,
+            Phase::Waiting { until, then } if self.may_start(then) => Some(until),
+            Phase::Idle if self.may_start(Rpc::Look) => self.look_at(),
+            Phase::Idle
+            | Phase::Waiting { .. }
+            | Phase::Busy(_)
+            | Phase::Latched { .. }
+            | Phase::Ended { .. } => None,
         };
         let barrier = self.barriers.front().zip(self.limits.fail_after);
         let barrier = barrier.map(|(barrier, limit)| barrier.since + limit);
@@ -350,6 +373,12 @@ impl Machine {
     /// Whether somebody waits for an append, if only for an empty one.
     fn has_work(&self) -> bool {
         !self.batches.is_empty() || !self.barriers.is_empty()
+    }
+
+    /// Whether an RPC may be made now. One that sends the open batch would cut a group in two.
+    fn may_start(&self, rpc: Rpc) -> bool {
+        let is_whole = self.groups == 0 || self.batches.front().is_none_or(|batch| batch.sealed);
+        rpc == Rpc::ReadBack || is_whole
     }
 
     fn answer_all(&mut self, fault: &Fault) {
@@ -386,9 +415,15 @@ impl Machine {
             | Phase::Busy(Rpc::Look)
             | Phase::Waiting {
                 then: Rpc::Look, ..
-            } if self.has_work() => self.start(Rpc::Send),
-            Phase::Idle if self.look_at().is_some_and(|at| now >= at) => self.start(Rpc::Look),
-            Phase::Waiting { until, then } if now >= until => self.start(then),
+            } if self.has_work() && self.may_start(Rpc::Send) => self.start(Rpc::Send),
+            Phase::Idle
+                if self.look_at().is_some_and(|at| now >= at) && self.may_start(Rpc::Look) =>
+            {
+                self.start(Rpc::Look);
+            }
+            Phase::Waiting { until, then } if now >= until && self.may_start(then) => {
+                self.start(then);
+            }
             Phase::Idle
             | Phase::Waiting { .. }
             | Phase::Busy(_)

@@ -405,11 +405,16 @@ fn tell(log: &str, state: &State) {
     }
 }
 
-/// Whether a mutation makes files smaller, so that it is taken although there is no space.
+/// Whether a mutation is taken although there is no space: it makes files smaller, or says so little
+/// that disks take it too.
 fn shrinks(mutation: &Mutation<'_>) -> bool {
     use gazette_recoverylog_fsm::SizeChange;
     match mutation {
-        Mutation::Unlink { .. } | Mutation::RemoveXattr { .. } | Mutation::Release { .. } => true,
+        Mutation::Unlink { .. }
+        | Mutation::Rename { .. }
+        | Mutation::Attributes { .. }
+        | Mutation::RemoveXattr { .. }
+        | Mutation::Release { .. } => true,
         Mutation::Size { change, .. } => {
             matches!(
                 change,
@@ -418,9 +423,7 @@ fn shrinks(mutation: &Mutation<'_>) -> bool {
         }
         Mutation::Create { .. }
         | Mutation::Link { .. }
-        | Mutation::Rename { .. }
         | Mutation::Write { .. }
-        | Mutation::Attributes { .. }
         | Mutation::SetXattr { .. } => false,
     }
 }

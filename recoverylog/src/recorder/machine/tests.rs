@@ -113,6 +113,43 @@ fn an_op_leaves_at_once_and_later_ones_gather_behind_it() {
 }
 
 #[test]
+fn a_group_is_sent_in_one_append() {
+    let mut machine = claimed();
+    machine.handle_group_begun();
+    machine.handle_recorded(ms(1), 2, 150);
+    machine.handle_group_begun();
+    // Full, but not whole.
+    machine.handle_recorded(ms(1), 3, 150);
+    machine.handle_group_ended(ms(1));
+    let barrier = machine.handle_barrier(ms(1));
+    machine.handle_timeout(ms(5000));
+    assert_eq!(drain(&mut machine), []);
+    assert!(!machine.begins_batch());
+    machine.handle_group_ended(ms(5001));
+    assert_eq!(drain(&mut machine), [send(10, Check::Own)]);
+    // One behind it does not keep it from being sent again.
+    machine.handle_group_begun();
+    machine.handle_recorded(ms(5002), 4, 10);
+    let error: Arc<str> = "away".into();
+    let no_space = false;
+    machine.handle_outcome(ms(5003), Outcome::NotDone { no_space, error });
+    drain(&mut machine);
+    let at = machine.next_timeout().expect("it is tried again");
+    machine.handle_timeout(at);
+    assert_eq!(drain(&mut machine), [send(10, Check::Own)]);
+    machine.handle_outcome(at, landed(10, 310));
+    let outputs = drain(&mut machine);
+    assert_eq!(outputs[..2], [released(10), answer(barrier, Ok(()))]);
+    assert!(
+        !outputs
+            .iter()
+            .any(|output| matches!(output, Output::Send { .. }))
+    );
+    machine.handle_group_ended(at);
+    assert_eq!(drain(&mut machine), [send(310, Check::Own)]);
+}
+
+#[test]
 fn a_full_batch_is_sealed() {
     let mut machine = claimed();
     machine.handle_recorded(ms(1), 2, 1);
