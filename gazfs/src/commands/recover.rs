@@ -26,7 +26,7 @@ use crate::recording::is_recovery_temporary;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The directory appears complete, or not at all. It must not be there, or be empty; unfinished work of
-an earlier try is taken up. Neither the log nor whoever records in it is disturbed.
+an earlier try is replaced. Neither the log nor whoever records in it is disturbed.
 
 Promised: it is one moment of the recorded directory, and holds all that was synced before it.
 

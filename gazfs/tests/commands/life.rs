@@ -222,7 +222,9 @@ fn a_log_in_compat_mode_is_recorded_and_recovered_too() {
     recorder.write("folder/file", &"content".repeat(10_000));
     fs::hard_link(recorder.file("folder/file"), recorder.file("link")).expect("link");
     fs::rename(recorder.file("folder"), recorder.file("other")).expect("rename");
-    let file = fs::OpenOptions::new().write(true).open(recorder.file("link"));
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(recorder.file("link"));
     let file = file.expect("open");
     file.set_len(30_000).expect("cut");
     file.set_len(50_000).expect("grow");
