@@ -5,7 +5,7 @@ GAZFS_RECORDED=bare chooses the plain one, of which a recovery is a copy. GAZFS_
 """
 import json, os, shutil, signal, subprocess, tempfile, urllib.error, urllib.request
 
-from .support import TARGET, free_port, not_run, run, say, wait_until
+from .support import TARGET, die_with_parent, free_port, not_run, run, say, wait_until
 
 BIN = os.environ.get("GAZFS_BIN") or os.path.join(TARGET, "release")
 # Recovering may read everything again; a test machine is busy.
@@ -111,7 +111,7 @@ class Recorded(Base):
             command = ("taskset", "-c", str(self.cpu), *command)
         with open(os.path.join(self.base, log), "a") as out:
             return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                    start_new_session=True)
+                                    start_new_session=True, preexec_fn=die_with_parent)
 
     def start_broker(self):
         self.broker = self._popen("broker.log", os.path.join(BIN, "gazette"), "serve", "--embedded",
