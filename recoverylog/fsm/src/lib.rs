@@ -21,7 +21,7 @@ pub use fsm::{Applied, FromHintsError, Fsm, FsmError, LiveNode, OpExtent, Rest, 
 pub use hints::{FnodeSegments, FsmHints, HintsError, Property};
 pub use ids::{Author, Fnode, Timestamp};
 pub use inode::{AttributeChange, Inode, Kind};
-pub use liveness::{Estimate, Liveness, PAGE_BYTES};
+pub use liveness::{Estimate, Liveness, LivenessError, PAGE_BYTES};
 pub use mutation::{Mutation, Place, SizeChange};
 pub use op::{
     Body, Change, FRAME_HEADER_BYTES, FRAME_MAGIC, Group, LinkName, Mark, Mode, OpError,

@@ -11,6 +11,7 @@ mod chunks;
 mod file;
 mod kept;
 mod pages;
+mod stored;
 
 use chunks::Chunk;
 pub(crate) use chunks::{Chunks, Touched};
@@ -18,6 +19,7 @@ pub(crate) use file::File;
 use file::Kill;
 pub use kept::Estimate;
 pub use pages::PAGE_BYTES;
+pub use stored::LivenessError;
 
 /// Number of a chunk, in order of the log. Zero is none.
 pub(crate) type ChunkId = u32;
@@ -28,8 +30,9 @@ const CHUNK_BYTES: u64 = 1 << 20;
 /// A recovery reads over a dead range of this size rather than begin again behind it.
 const GAP_BYTES: u64 = 2 << 20;
 
-/// More chunks than these for one page, and the page had better be recorded again.
-const PAGE_CHUNKS_MAX: usize = 2;
+/// More chunks than these for one page, and the page had better be recorded again. With fewer, small
+/// writes would cost a page each.
+const PAGE_CHUNKS_MAX: usize = 8;
 
 /// More chunks than these for one file's names and attributes, and they had better be said again.
 const INODE_CHUNKS_MAX: usize = 4;

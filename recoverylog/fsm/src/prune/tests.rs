@@ -85,7 +85,7 @@ fn older_hints_need_all_that_follows_upon_them() {
         .iter()
         .map(|verdict| match verdict {
             Verdict::Needed(of) => of.len(),
-            _ => 0,
+            Verdict::Goes | Verdict::NotPersisted | Verdict::NothingKept => 0,
         })
         .collect();
     assert_eq!(needing, [1, 1, 1, 1, 2]);

@@ -13,7 +13,7 @@ pub(super) enum Kind {
     Everything,
     /// Pages of one preallocated file are written again, at random.
     RewriteInPlace,
-    /// So are those of a small part of it, while the rest never changes.
+    /// So are those of a small part of it, while the rest and other files hardly change.
     RewriteHotPart,
     /// A few bytes at a time are appended to a file, which is cut when it is large.
     AppendSmall,
@@ -82,8 +82,8 @@ pub(super) fn run(world: &mut World, kind: Kind, seed: u64, steps: usize) {
             let others: Vec<Fnode> = (0..20)
                 .map(|of| create(world, &[b'x', b'a' + of]))
                 .collect();
-            for other in others {
-                write(world, &mut random, other, 0, 3000);
+            for other in &others {
+                write(world, &mut random, *other, 0, 3000);
             }
             for page in 0..64 {
                 write(world, &mut random, file, page * 4096, 4096);
@@ -92,6 +92,10 @@ pub(super) fn run(world: &mut World, kind: Kind, seed: u64, steps: usize) {
             for _ in 0..steps {
                 let offset = random.below(8 * 4096 - 700);
                 write(world, &mut random, file, offset, 700);
+                if random.below(40) == 0 {
+                    let other = others[random.below(20) as usize];
+                    write(world, &mut random, other, 0, 3000);
+                }
                 world.end_step();
             }
         }
