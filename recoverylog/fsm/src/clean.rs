@@ -159,7 +159,7 @@ impl Choice<'_> {
             if first <= last {
                 self.pages(fnode, file.pages_in(chunk, first, last));
             }
-            if file.size_is_in(chunk) && self.sizes.insert(fnode) {
+            if file.size_is_in(chunk) && !self.is_full() && self.sizes.insert(fnode) {
                 self.add(Repeat::Size { fnode });
             }
             if file.inode_is_in(chunk) {

@@ -24,7 +24,7 @@ proptest! {
 
     #[test]
     fn all_that_hints_name_is_all_that_is_needed(seed in any::<u64>(), chunk in 9..15u32, clean in any::<bool>()) {
-        let settings = Settings { chunk_bytes: 1 << chunk, cleans: clean, ..Settings::default() };
+        let settings = Settings { chunk_bytes: 1 << chunk, cleans: clean, repeats: !clean, ..Settings::default() };
         run(&mut World::new(settings), Kind::Everything, seed, 120);
     }
 
@@ -46,6 +46,7 @@ fn the_log_stays_within_its_bounds_under_every_workload() {
     for (kind, steps) in [
         (Kind::RewriteInPlace, 2000),
         (Kind::RewriteHotPart, 1500),
+        (Kind::RewriteLittle, 1500),
         (Kind::AppendSmall, 2000),
         (Kind::Truncate, 1000),
         (Kind::SmallFiles, 1500),
@@ -81,13 +82,14 @@ fn planted_faults_are_found() {
                 fault: Some(fault),
                 prunes: true,
                 chunk_bytes: 2048,
+                repeats: true,
                 replay_every: 7,
                 ..Settings::default()
             };
             let run = || run(&mut World::new(settings), kind, seed, steps);
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
         };
-        let mut found = fails(Kind::RewriteHotPart, 3, 500);
+        let mut found = fails(Kind::RewriteLittle, 3, 300);
         for seed in 0..20 {
             found = found || fails(Kind::Everything, seed, 200);
         }

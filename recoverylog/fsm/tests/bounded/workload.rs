@@ -15,6 +15,8 @@ pub(super) enum Kind {
     RewriteInPlace,
     /// So are those of a small part of it, while the rest and other files hardly change.
     RewriteHotPart,
+    /// The same with little live, so that all of it is cleaned often.
+    RewriteLittle,
     /// A few bytes at a time are appended to a file, which is cut when it is large.
     AppendSmall,
     /// A journal that is cut to nothing after each transaction, beside a database.
@@ -77,15 +79,20 @@ pub(super) fn run(world: &mut World, kind: Kind, seed: u64, steps: usize) {
                 world.end_step();
             }
         }
-        Kind::RewriteHotPart => {
-            let file = preallocated(world, b"data", 64);
-            let others: Vec<Fnode> = (0..20)
+        Kind::RewriteHotPart | Kind::RewriteLittle => {
+            let (pages, count) = if kind == Kind::RewriteLittle {
+                (8, 4)
+            } else {
+                (64, 20)
+            };
+            let file = preallocated(world, b"data", pages);
+            let others: Vec<Fnode> = (0..count)
                 .map(|of| create(world, &[b'x', b'a' + of]))
                 .collect();
             for other in &others {
                 write(world, &mut random, *other, 0, 3000);
             }
-            for page in 0..64 {
+            for page in 0..pages {
                 write(world, &mut random, file, page * 4096, 4096);
                 world.end_step();
             }
@@ -93,7 +100,7 @@ pub(super) fn run(world: &mut World, kind: Kind, seed: u64, steps: usize) {
                 let offset = random.below(8 * 4096 - 700);
                 write(world, &mut random, file, offset, 700);
                 if random.below(40) == 0 {
-                    let other = others[random.below(20) as usize];
+                    let other = others[random.below(count.into()) as usize];
                     write(world, &mut random, other, 0, 3000);
                 }
                 world.end_step();

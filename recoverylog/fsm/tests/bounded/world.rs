@@ -51,6 +51,8 @@ pub(super) struct Settings {
     pub(super) chunk_bytes: u64,
     pub(super) cleans: bool,
     pub(super) prunes: bool,
+    /// Files are recorded again that nobody asked for.
+    pub(super) repeats: bool,
     /// Moments are kept.
     pub(super) keeps: bool,
     /// Successors go on from what they recovered.
@@ -66,6 +68,7 @@ impl Default for Settings {
             chunk_bytes: 4096,
             cleans: true,
             prunes: false,
+            repeats: false,
             keeps: false,
             takes_over: false,
             replay_every: 1,
@@ -271,6 +274,9 @@ impl World {
     pub(super) fn end_step(&mut self) {
         self.steps += 1;
         self.append();
+        if self.settings.repeats && self.steps.is_multiple_of(3) {
+            self.repeat_some_file();
+        }
         if self.settings.cleans {
             self.clean();
         }
@@ -316,6 +322,21 @@ impl World {
             let is_same = view.is_none_or(|view| view == self.expected());
             assert!(is_same, "the cleaner changed a file");
         }
+    }
+
+    fn repeat_some_file(&mut self) {
+        let of = self.steps % self.contents.len().max(1);
+        let Some((&fnode, content)) = self.contents.iter().nth(of) else {
+            return;
+        };
+        for block in content.data_blocks() {
+            self.repeat(Repeat::Content {
+                fnode,
+                offset: block * 4096,
+                length: 4096,
+            });
+        }
+        self.append();
     }
 
     fn repeat(&mut self, repeat: Repeat) {
