@@ -1,6 +1,5 @@
 //! Which ops of a log count, in what order, and what is live after them.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -11,8 +10,10 @@ use crate::{
     Author, Fnode, FnodeSegments, FsmHints, Property, Segment, SegmentError, SegmentSet, Timestamp,
 };
 
+mod hinted;
 mod resume;
 
+use hinted::{flatten, is_birth, is_gap, unborn};
 pub use resume::{Rest, ResumeError};
 
 /// The state of a log after the ops that were applied.
@@ -549,73 +550,4 @@ fn segment_of(op: &RecordedOp, extent: OpExtent<'_>) -> Segment {
         last_offset: extent.end,
         log: Arc::clone(extent.log),
     }
-}
-
-/// Tells whether a file comes to be by an op, if hints say so.
-fn is_birth(op: &RecordedOp, of: Fnode) -> bool {
-    match &op.body {
-        Body::Create { .. } => op.seq_no == of.0,
-        Body::Change { fnode, change, .. } => *fnode == of && matches!(change, Change::Restated(_)),
-        Body::NoOp { .. }
-        | Body::Link { .. }
-        | Body::Unlink { .. }
-        | Body::Write(_)
-        | Body::Property { .. } => false,
-    }
-}
-
-fn unborn(births: &BTreeMap<i64, Fnode>) -> BTreeMap<Fnode, LiveNode> {
-    let later = births.iter().filter(|(birth, fnode)| **birth != fnode.0);
-    later
-        .map(|(_, fnode)| (*fnode, LiveNode::default()))
-        .collect()
-}
-
-fn is_gap(segment: &Segment, next_first: i64) -> bool {
-    segment.last_seq_no.saturating_add(1) < next_first
-}
-
-/// Returns the segments of hints, and their files by the ops by which they come to be.
-fn flatten(hints: &FsmHints) -> Result<(SegmentSet, BTreeMap<i64, Fnode>), FromHintsError> {
-    let mut all = Vec::new();
-    let mut births = BTreeMap::new();
-    let mut before: Option<Fnode> = None;
-    for node in &hints.live_nodes {
-        if let Some(before) = before
-            && node.fnode <= before
-        {
-            return Err(FromHintsError::FnodeOrder(before, node.fnode));
-        }
-        before = Some(node.fnode);
-        let first = node.segments.first();
-        if node.birth.is_none() && first.is_none_or(|first| first.first_seq_no != node.fnode.0) {
-            return Err(FromHintsError::FnodeSegments(node.fnode));
-        }
-        let birth = node.birth.unwrap_or(node.fnode.0);
-        if birth < node.fnode.0 || births.insert(birth, node.fnode).is_some() {
-            return Err(FromHintsError::Birth(node.fnode));
-        }
-        for segment in &node.segments {
-            let mut segment = segment.clone();
-            if segment.log.is_empty() {
-                segment.log = Arc::clone(&hints.log);
-            }
-            all.push(segment);
-        }
-    }
-    // In order each segment goes to the end of the set, so that large hints take no quadratic time.
-    all.sort_by_key(|segment| (segment.first_seq_no, Reverse(segment.last_seq_no)));
-    let mut segments = SegmentSet::default();
-    for segment in all {
-        segments.add(segment)?;
-    }
-    match births.iter().find(|(birth, _)| !holds(&segments, **birth)) {
-        Some((_, fnode)) => Err(FromHintsError::Birth(*fnode)),
-        None => Ok((segments, births)),
-    }
-}
-
-fn holds(segments: &SegmentSet, seq_no: i64) -> bool {
-    let before = segments.up_to(seq_no);
-    before.is_some_and(|segment| segment.last_seq_no >= seq_no)
 }
