@@ -201,7 +201,6 @@ fn changed(change: &Change) -> String {
                 format!("{} at {offset}", format_bytes(length))
             }
         },
-        Change::Restated(_) => "what it is, said again".to_owned(),
     }
 }
 
