@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -402,6 +403,8 @@ impl Filesystem for Forgetful {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
+        // A disk takes its time, and it is then that a power cut finds something to tear.
+        thread::sleep(SYNC_TIME);
         let synced = self.0.with(|model| {
             model.file_mut(ino.0)?.sync();
             Ok(())
@@ -606,6 +609,9 @@ fn errno(error: ModelError) -> Errno {
         ModelError::Invalid => Errno::EINVAL,
     }
 }
+
+/// How long a sync of a file takes.
+const SYNC_TIME: Duration = Duration::from_millis(2);
 
 /// The kernel asks each time, so that it too forgets when the power goes.
 const TTL: Duration = Duration::ZERO;
