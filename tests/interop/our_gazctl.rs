@@ -47,7 +47,7 @@ fn our_gazctl_applies_more_than_a_transaction_holds_at_either_broker() {
         return;
     };
     let (head, _) = scenarios::TREE.split_once("- name").expect("a child");
-    let tree = head.to_owned() + &scenarios::lines(300, |n| format!("- name: app/{:03}", n));
+    let tree = head.to_owned() + &scenarios::lines(300, |n| format!("- name: app/{n:03}"));
     for broker in [Broker::theirs(&reference), Broker::ours()] {
         let tool = broker.our_gazctl();
         let said = tool.ok_with(&tree, "journals apply");

@@ -26,6 +26,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fuser::{BackgroundSession, Config, INodeNo, MountOption};
 use rustix::mount::{UnmountFlags, unmount};
@@ -42,13 +43,19 @@ pub struct Options {
     /// Lets pages be written back now and then although nobody syncs them, so that versions survive which are
     /// neither the synced nor the last one.
     pub write_back_seed: Option<u64>,
+    /// How long a sync of a file takes, in which a power cut finds something to tear.
+    pub sync_time: Duration,
 }
+
+/// About that of a disk.
+const SYNC_TIME: Duration = Duration::from_millis(2);
 
 /// Mounts a file system with the content of `from`, which is not changed, on the folder `mount_point`.
 pub fn mount(from: &Path, mount_point: &Path) -> io::Result<Guard> {
     let options = Options {
         from: Some(from.to_owned()),
         write_back_seed: None,
+        sync_time: SYNC_TIME,
     };
     mount_with(mount_point, &options)
 }
@@ -58,7 +65,7 @@ pub fn mount_with(mount_point: &Path, options: &Options) -> io::Result<Guard> {
     let empty = tempfile::tempdir()?;
     let model = load(options.from.as_deref().unwrap_or_else(|| empty.path()))?;
     let write_back = options.write_back_seed.map(WriteBack::new);
-    let shared = Arc::new(Shared::new(model, write_back));
+    let shared = Arc::new(Shared::new(model, write_back, options.sync_time));
 
     let mut config = Config::default();
     config.mount_options = vec![

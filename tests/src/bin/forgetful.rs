@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
@@ -46,6 +47,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let options = Options {
         from: arguments.from.clone(),
         write_back_seed: arguments.seed,
+        sync_time: Duration::ZERO,
     };
     let mount_point = &arguments.mount_point;
     let guard = forgetful::mount_with(mount_point, &options)

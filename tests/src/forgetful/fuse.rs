@@ -23,6 +23,7 @@ use super::survivors::Survivors;
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
+    sync_time: Duration,
 }
 
 #[derive(Debug)]
@@ -37,8 +38,9 @@ struct State {
 }
 
 impl Shared {
-    pub(super) fn new(model: Model, write_back: Option<WriteBack>) -> Self {
+    pub(super) fn new(model: Model, write_back: Option<WriteBack>, sync_time: Duration) -> Self {
         Self {
+            sync_time,
             state: Mutex::new(State {
                 model,
                 write_back,
@@ -403,8 +405,8 @@ impl Filesystem for Forgetful {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        // A disk takes its time, and it is then that a power cut finds something to tear.
-        thread::sleep(SYNC_TIME);
+        // Nothing is locked meanwhile: the power may go.
+        thread::sleep(self.0.sync_time);
         let synced = self.0.with(|model| {
             model.file_mut(ino.0)?.sync();
             Ok(())
@@ -609,9 +611,6 @@ fn errno(error: ModelError) -> Errno {
         ModelError::Invalid => Errno::EINVAL,
     }
 }
-
-/// How long a sync of a file takes.
-const SYNC_TIME: Duration = Duration::from_millis(2);
 
 /// The kernel asks each time, so that it too forgets when the power goes.
 const TTL: Duration = Duration::ZERO;

@@ -464,6 +464,7 @@ fn a_file_store_keeps_what_it_acknowledged_and_shows_nothing_torn() {
         let options = Options {
             from: None,
             write_back_seed: Some(seed),
+            sync_time: Duration::ZERO,
         };
         let guard = mount_with(&house.mount, &options).unwrap();
         let paths = put_until_cut(&house, &guard, seed);

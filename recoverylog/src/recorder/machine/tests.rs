@@ -23,7 +23,7 @@ fn limits() -> Limits {
         fail_after: None,
         idle: Some(Duration::from_secs(1)),
         hints_every_bytes: 500,
-        hints_every: Duration::from_secs(300),
+        hints_every: Duration::from_mins(5),
         stop_within: Duration::from_secs(10),
     }
 }

@@ -389,7 +389,14 @@ impl World {
                 self.delayed.push(append);
                 Outcome::Unknown { error }
             }
-            _ => self.append(&append),
+            Step::Record(_)
+            | Step::Barrier
+            | Step::Pass(_)
+            | Step::Answer
+            | Step::Late
+            | Step::Claim
+            | Step::Junk
+            | Step::Forget => self.append(&append),
         };
         self.machine.handle_outcome(self.now, outcome);
     }
