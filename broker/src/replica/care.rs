@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use gazette_protocol::duration;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{Phase, Replica, lock};
 use crate::storage;
@@ -22,28 +22,39 @@ const LISTING_PAUSE: Duration = Duration::from_millis(100);
 impl Replica {
     /// Cares for the replica until it is stopped.
     pub(super) async fn care(self: &Arc<Self>) {
-        if *self.phase.borrow() != Phase::Serving {
-            self.stop.cancelled().await;
-            return;
+        // Side by side: a pulse is an append, which may wait for a listing.
+        let cares = async {
+            if *self.phase.borrow() == Phase::Serving {
+                tokio::join!(self.list_again_and_again(), self.pulse_again_and_again());
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {}
+            () = cares => self.stop.cancelled().await,
         }
-        let mut refresh_at = Instant::now();
-        let mut pulse_at = Instant::now();
+    }
+
+    async fn list_again_and_again(self: &Arc<Self>) {
         loop {
+            let mut next = Instant::now() + self.list_stores().await;
+            loop {
+                tokio::select! {
+                    biased;
+                    () = sleep_until(next) => break,
+                    () = self.refresh.notified() => next = next.min(Instant::now() + LISTING_PAUSE),
+                }
+            }
+        }
+    }
+
+    async fn pulse_again_and_again(&self) {
+        loop {
+            self.beat().await;
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return,
-                () = sleep_until(refresh_at) => {
-                    let next = self.list_stores().await;
-                    refresh_at = Instant::now() + next;
-                }
-                () = self.refresh.notified() => {
-                    refresh_at = refresh_at.min(Instant::now() + LISTING_PAUSE);
-                }
-                () = sleep_until(pulse_at) => {
-                    self.beat().await;
-                    pulse_at = Instant::now() + PULSE_INTERVAL;
-                }
-                () = self.pulse.notified() => pulse_at = Instant::now(),
+                () = self.pulse.notified() => {}
+                () = sleep(PULSE_INTERVAL) => {}
             }
         }
     }

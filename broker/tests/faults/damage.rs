@@ -481,3 +481,22 @@ async fn no_damage_to_the_log_changes_what_is_served_it_is_refused_or_harmless()
     }
     assert!(refused >= 10, "{refused} of {} are refused", damages.len());
 }
+
+// A broker pulses each journal by an append of its own. That must not wait for a listing which waits
+// for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn appends_go_on_as_soon_as_a_store_can_be_listed_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::start(folder.path()).await.unwrap();
+    let client = house.client();
+    let lookalike = folder.path().join("fragments/slow");
+    std::os::unix::fs::symlink("slow", &lookalike).unwrap();
+    house::create(&client, house::spec("slow/log")).await;
+    // By now it was listed in vain, and the broker's own append waits.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    fs::remove_file(&lookalike).unwrap();
+    let appended = house::try_append(&client, "slow/log", "content");
+    let appended = tokio::time::timeout(Duration::from_secs(10), appended).await;
+    assert_eq!(appended.expect("it does not hang").unwrap(), (0, 7));
+    house.stop().await;
+}
