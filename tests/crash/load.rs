@@ -79,10 +79,11 @@ pub(crate) async fn write(
     let mut sequence = first;
     while !over.load(Ordering::Acquire) {
         let journal = journal(random.random_range(0..JOURNALS));
-        // Mostly small, which the log carries; some that are synced in their spool.
+        // Many small ones; as many of several pages, which a power cut tears in the log; some that are
+        // synced in their spool.
         let length = match random.random_range(0..20) {
             0 => random.random_range(100_000..400_000),
-            1..=3 => random.random_range(4_000..70_000),
+            1..=9 => random.random_range(4_000..70_000),
             _ => random.random_range(0..2_000),
         };
         sequence += 1;
