@@ -7,12 +7,14 @@
 
 mod compare;
 mod error;
+mod files;
 mod keep;
 mod log;
 mod prepare;
 mod seed;
 mod serve;
 mod status;
+mod xattrs;
 
 use std::{fs::File, os::unix::fs::PermissionsExt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -154,7 +156,8 @@ impl Recording {
             set(mode | 0o200).map_err(refused)?;
         }
         let mounted = mount_recorded(&self.fs, point, self.work.path(), access);
-        if let Err(error) = set(mode & !0o222) {
+        let after = if mounted.is_ok() { mode & !0o222 } else { mode };
+        if let Err(error) = set(after) {
             tracing::warn!(point = %point.display(), err = %error, "keep programs from writing below the mount");
         }
         mounted

@@ -24,7 +24,7 @@ use std::{
 use thiserror::Error;
 use time::{OffsetDateTime, format_description::StaticFormatDescription};
 
-pub use state::{Phase, State, boot_id};
+pub use state::{Phase, State};
 
 /// Why a folder cannot be used.
 #[derive(Debug, Error)]

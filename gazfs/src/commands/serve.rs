@@ -1,5 +1,7 @@
 //! What a mount does until it ends.
 
+use std::future::ready;
+
 use gazette_process::ExitStatus;
 use tokio_util::sync::CancellationToken;
 
@@ -69,14 +71,14 @@ async fn serve_until_end(
                 end(&mounted).await;
                 return report(failed);
             }
-            asked = control.asked() => match asked.question() {
+            mut asked = control.asked() => match asked.question() {
                 Question::Umount => {
                     if let Some(ended) = unmount_for(asked, fs, &mounted).await {
                         return ended;
                     }
                 }
-                Question::Status => tell_status(asked, fs, &mounted),
-                Question::Flush => flush_for(asked, fs),
+                Question::Status => asked.answer(journals_status(fs, &mounted)),
+                Question::Flush => flush_for(asked, fs, ready(FlushOutcome::Done)),
             },
         }
     }
@@ -105,10 +107,6 @@ async fn unmount_for(mut asked: Asked, fs: &JournalFs, mounted: &Mounted) -> Opt
     })
 }
 
-fn tell_status(mut asked: Asked, fs: &JournalFs, mounted: &Mounted) {
-    asked.answer(journals_status(fs, mounted));
-}
-
 /// How a mount of journals is.
 pub(super) fn journals_status(fs: &JournalFs, mounted: &Mounted) -> serde_json::Value {
     serde_json::json!({
@@ -120,18 +118,24 @@ pub(super) fn journals_status(fs: &JournalFs, mounted: &Mounted) -> serde_json::
     })
 }
 
-fn flush_for(mut asked: Asked, fs: &JournalFs) {
+/// Answers when all appends that were accepted have ended, and `more` has, if they did well.
+pub(super) fn flush_for(
+    mut asked: Asked,
+    fs: &JournalFs,
+    more: impl Future<Output = FlushOutcome> + Send + 'static,
+) {
     let draining = fs.clone();
-    let _handle = fs.spawn(async move {
-        let outcome = match draining.drain().await {
-            0 => FlushOutcome::Done,
-            failed => FlushOutcome::Failed {
-                message: failed_appends(failed),
-                is_fenced: false,
-            },
-        };
-        asked.answer(outcome);
-    });
+    let _handle = fs.spawn(async move { asked.answer(flushed(&draining, more).await) });
+}
+
+async fn flushed(fs: &JournalFs, more: impl Future<Output = FlushOutcome>) -> FlushOutcome {
+    match fs.drain().await {
+        0 => more.await,
+        failed => FlushOutcome::Failed {
+            message: failed_appends(failed),
+            is_fenced: false,
+        },
+    }
 }
 
 /// Unmounts also if somebody uses the mount, as the process ends now.
@@ -168,4 +172,61 @@ pub(super) fn failed_appends(failed: u64) -> String {
     format!(
         "{failed} appends failed that no program was told of; next: the log of the daemon says which"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use gazette_client::fake::{Call, FakeBroker, Fault};
+
+    use super::*;
+    use crate::journals::{Ack, Caller, Ino, OpenFlags, Options, Origin, Template, Write};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_flush_waits_for_queued_appends_and_for_more() {
+        let broker = FakeBroker::new();
+        broker.create("logs");
+        let options = Options {
+            timeout: Duration::from_secs(5),
+            ack: Ack::Close,
+            origin: Origin::Zero,
+            allow_delete: false,
+            uid: 0,
+            gid: 0,
+            mode: 0o644,
+            template: Template::default(),
+            space_of: None,
+        };
+        let fs = JournalFs::start(broker.client(), options).await;
+        let fs = fs.expect("the broker answers");
+        let found = fs.lookup(Caller::NOBODY, Ino::ROOT, b"logs").await;
+        let flags = OpenFlags {
+            may_read: false,
+            may_write: true,
+            is_truncating: false,
+            is_exclusive: false,
+        };
+        let ino = found.expect("it is there").ino;
+        let opened = fs.open(Caller::NOBODY, ino, flags).await;
+        broker.inject(Call::Append, [Fault::Delay(Duration::from_millis(300))]);
+        let write = Write {
+            handle: opened.expect("it may be opened").handle,
+            offset: 0,
+            content: Bytes::from_static(b"queued"),
+            is_append: true,
+            is_sync: false,
+            is_mapped: false,
+        };
+        assert_eq!(fs.write(Caller::NOBODY, write).await, Ok(6));
+        assert_eq!(broker.content("logs"), b"", "it is not there yet");
+        let fenced = FlushOutcome::Failed {
+            message: "fenced".to_owned(),
+            is_fenced: true,
+        };
+        let outcome = flushed(&fs, ready(fenced.clone())).await;
+        assert_eq!(outcome, fenced, "it tells what more there was");
+        assert_eq!(broker.content("logs"), b"queued");
+    }
 }

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{lgetxattr, llistxattr};
+use super::xattrs::xattrs;
 
 /// Returns the path, below both, of the first difference that is found.
 pub(super) fn first_difference(a: &Path, b: &Path) -> io::Result<Option<PathBuf>> {
@@ -104,27 +104,9 @@ fn is_unrecorded(dir: &Path, name: &OsStr) -> bool {
 
 fn is_same_inode(a: &Path, b: &Path, in_a: &Metadata, in_b: &Metadata) -> io::Result<bool> {
     let key = |found: &Metadata| (found.mode(), found.uid(), found.gid());
-    Ok(key(in_a) == key(in_b) && xattrs(a)? == xattrs(b)?)
-}
-
-fn xattrs(path: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
-    let mut list = vec![0; XATTR_BYTES_MAX];
-    let length = match llistxattr(path, &mut list[..]) {
-        Ok(length) => length,
-        Err(rustix::io::Errno::NOTSUP) => 0,
-        Err(error) => return Err(error.into()),
-    };
-    let mut found = BTreeMap::new();
-    for name in list[..length].split(|byte| *byte == 0) {
-        if name.is_empty() {
-            continue;
-        }
-        let mut value = vec![0; XATTR_BYTES_MAX];
-        let length = lgetxattr(path, name, &mut value[..])?;
-        value.truncate(length);
-        found.insert(name.to_vec(), value);
-    }
-    Ok(found)
+    // File systems list them in any order.
+    let sorted = |path| xattrs(path).map(BTreeMap::from_iter);
+    Ok(key(in_a) == key(in_b) && sorted(a)? == sorted(b)?)
 }
 
 fn is_same_content(a: &Path, b: &Path) -> io::Result<bool> {
@@ -156,8 +138,6 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 const BLOCK_BYTES: usize = 1 << 20;
-/// What Linux allows for names and for a value.
-const XATTR_BYTES_MAX: usize = 64 << 10;
 const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
 
 #[cfg(test)]

@@ -18,11 +18,9 @@ use gazette_recoverylog::fsm::{
     Body, Change, Fnode, Fsm, FsmHints, Inode, Kind, LinkName, Mode, RecordedOp, Rest, SizeChange,
     Timestamp, Tree,
 };
-use rustix::{
-    fs::{lgetxattr, llistxattr},
-    io::Errno,
-};
 use thiserror::Error;
+
+use super::xattrs::xattrs;
 
 /// Why backing files are not kept.
 #[derive(Debug, Error)]
@@ -228,31 +226,20 @@ fn create(
     let mtime = inode.mtime;
     let inode = Some(inode);
     apply(tree, fnode, Body::Create { at, inode })?;
+    let mut change = |change, mtime| {
+        let body = Body::Change {
+            fnode,
+            change,
+            mtime,
+        };
+        apply(tree, fnode, body)
+    };
     if kind == Kind::Regular && metadata.len() > 0 {
         let size = metadata.len();
-        let change = Change::Size(SizeChange::Truncate { size });
-        let mtime = Some(mtime);
-        apply(
-            tree,
-            fnode,
-            Body::Change {
-                fnode,
-                change,
-                mtime,
-            },
-        )?;
+        change(Change::Size(SizeChange::Truncate { size }), Some(mtime))?;
     }
     for (name, value) in xattrs(path).map_err(io)? {
-        let change = Change::SetXattr { name, value };
-        apply(
-            tree,
-            fnode,
-            Body::Change {
-                fnode,
-                change,
-                mtime: None,
-            },
-        )?;
+        change(Change::SetXattr { name, value }, None)?;
     }
     Ok(())
 }
@@ -337,23 +324,6 @@ fn kind(metadata: &Metadata) -> Kind {
     }
 }
 
-fn xattrs(path: &Path) -> io::Result<Vec<(Bytes, Bytes)>> {
-    let mut list = vec![0; XATTR_BYTES_MAX];
-    let length = match llistxattr(path, &mut list[..]) {
-        Ok(length) => length,
-        Err(Errno::NOTSUP) => 0,
-        Err(error) => return Err(error.into()),
-    };
-    let names = list[..length].split(|byte| *byte == 0);
-    let values = names.filter(|name| !name.is_empty()).map(|name| {
-        let mut value = vec![0; XATTR_BYTES_MAX];
-        let length = lgetxattr(path, name, &mut value[..])?;
-        value.truncate(length);
-        Ok((Bytes::copy_from_slice(name), value.into()))
-    });
-    values.collect()
-}
-
 fn take<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], KeepError> {
     let length = usize::try_from(length).map_err(|_| KeepError::Image("a length"))?;
     let (taken, left) = rest
@@ -364,8 +334,6 @@ fn take<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], KeepError> {
 }
 
 const MAGIC: &[u8] = b"gazfs image 1\n";
-/// What Linux allows for names and for a value.
-const XATTR_BYTES_MAX: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,8 @@
 //! The start: backing files as the log says, and the log taken over.
 
 use std::{
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::{DirBuilderExt, MetadataExt},
+    fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -12,37 +11,25 @@ use std::{
 use gazette_client::Client;
 use gazette_recoverylog::{
     Source,
-    fsm::{Author, Fsm, Inode, Kind, Mark, Mode, Timestamp, Tree},
+    fsm::{Author, Inode, Kind, Mark, Mode, Timestamp},
     journals::{find_log, make_log},
-    player::{self, RecoverError, RecoverOptions, Recovered},
     recorder::{Recorder, RecorderError, RecorderOptions, Start},
 };
-use rustix::process::geteuid;
-use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Found, Options, Origin, Progress, Recording, RecordingError, compare, keep,
+    Options, Origin, Progress, Recording, RecordingError,
+    files::{Files, kept, rebuilt},
     log::{RecorderLog, is_final},
     seed,
 };
 use crate::{
     mount::check,
     recorded::RecordedFs,
-    work_dir::{Phase, State, WorkDir, boot_id},
+    work_dir::{Phase, State, WorkDir},
 };
 
-type Tell = Arc<dyn Fn(Progress) + Send + Sync>;
-
-/// Backing files that are what the log says.
-struct Files {
-    fsm: Fsm,
-    tree: Tree,
-    write_head: i64,
-    /// A tree was being taken over, and not all of it was.
-    is_seed_cut: bool,
-    found: Found,
-}
+pub(super) type Tell = Arc<dyn Fn(Progress) + Send + Sync>;
 
 pub(super) async fn start(
     client: &Client,
@@ -74,16 +61,23 @@ pub(super) async fn start(
     };
     // As the last daemon left it: a try that fails leaves another one.
     let state = work.read_state(&options.log)?;
-    let mut tries = 0;
+    let (mut tries, mut aside) = (0, None);
     let (recorder, files) = loop {
         let kept = match &state {
             Some(state) if tries == 0 => kept(&work, state, mode).await,
             _ => None,
         };
-        let files = match kept {
-            Some(files) => files,
-            None => files(client, &options, mode, &work, state.as_ref(), cancel, &tell).await?,
+        let mut files = if let Some(files) = kept {
+            files
+        } else {
+            // What a try has rebuilt is in the log.
+            let may_hold_more = tries == 0
+                && state
+                    .as_ref()
+                    .is_none_or(|state| state.phase == Phase::Recording);
+            rebuilt(client, &options, mode, &work, may_hold_more, cancel, &tell).await?
         };
+        aside = aside.or_else(|| files.aside.take());
         let started = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(cancelled()),
@@ -97,10 +91,18 @@ pub(super) async fn start(
             break (started?, files);
         }
     };
+    let mut found = files.found;
+    if let Some(aside) = &aside {
+        found.notes.push(format!(
+            "the backing files of before differ from the log, and may hold what it never got: they \
+             are in {}",
+            aside.display()
+        ));
+    }
     let log = RecorderLog::new(recorder.clone(), options.fsync);
     let fs = RecordedFs::start(log.clone(), &work.tree())?;
     let mut recording = Recording {
-        found: files.found,
+        found,
         source: Source::Broker(client.clone()),
         successor: None,
         options,
@@ -177,166 +179,6 @@ async fn log_mode(client: &Client, options: &Options) -> Result<Mode, RecordingE
     }
 }
 
-/// Takes the backing files as the last daemon left them, if it ended in order and they are as they
-/// were then. That the log is, too, shows when it is taken over.
-async fn kept(work: &WorkDir, state: &State, mode: Mode) -> Option<Files> {
-    if state.phase != Phase::Clean || mode != Mode::Native {
-        return None;
-    }
-    let image = work.read_image();
-    let (tree, offset) = (work.tree(), state.offset);
-    let kept = blocking(move || {
-        let image = image.map_err(|cause| keep::KeepError::Io {
-            path: tree.clone(),
-            cause,
-        })?;
-        keep::keep(&image, offset, &tree)
-    });
-    match kept.await {
-        Ok(kept) => Some(Files {
-            fsm: kept.fsm,
-            tree: kept.tree,
-            write_head: offset,
-            is_seed_cut: false,
-            found: Found {
-                origin: Origin::Kept,
-                not_restored: 0,
-                notes: Vec::new(),
-            },
-        }),
-        Err(error) => {
-            tracing::info!(err = %error, "the backing files are not kept; reading the log");
-            None
-        }
-    }
-}
-
-/// Brings the backing files to what the log says.
-async fn files(
-    client: &Client,
-    options: &Options,
-    mode: Mode,
-    work: &WorkDir,
-    state: Option<&State>,
-    cancel: &CancellationToken,
-    tell: &Tell,
-) -> Result<Files, RecordingError> {
-    let restore = work.restore();
-    remove(&restore).await?;
-    let told = Arc::clone(tell);
-    let is_root = geteuid().is_root();
-    let recover = RecoverOptions {
-        restore_owner: is_root,
-        // It is in the log.
-        sync: false,
-        cancel: cancel.clone(),
-        takes_cut_seed: options.seed.is_some(),
-        progress: Some(Arc::new(move |progress: player::Progress| {
-            told(Progress::Recovering {
-                done: progress.bytes,
-                total: progress.total_bytes,
-            });
-        })),
-        ..RecoverOptions::new(&options.log, &restore)
-    };
-    let source = Source::Broker(client.clone());
-    let recovered = match player::recover(&source, recover).await {
-        Ok(recovered) => recovered,
-        Err(RecoverError::Cancelled { log, .. }) => return Err(RecordingError::Cancelled { log }),
-        Err(error) => return Err(error.into()),
-    };
-    let mut notes = notes(&recovered);
-    let aside = swap(work, state).await?;
-    if let Some(aside) = &aside {
-        notes.push(format!(
-            "the backing files of before differ from the log, and may hold what it never got: they \
-             are in {}",
-            aside.display()
-        ));
-    }
-    if recovered.report.ops == 0 {
-        fresh_root(&work.tree())?;
-    }
-    Ok(Files {
-        write_head: recovered.write_head,
-        is_seed_cut: recovered.report.is_seed_cut,
-        found: Found {
-            origin: if recovered.report.ops == 0 {
-                Origin::Fresh
-            } else {
-                Origin::Recovered
-            },
-            not_restored: recovered.report.not_restored_count,
-            notes,
-        },
-        tree: if recovered.report.ops == 0 {
-            Tree::new(mode)
-        } else {
-            recovered.tree
-        },
-        fsm: recovered.fsm,
-    })
-}
-
-fn notes(recovered: &Recovered) -> Vec<String> {
-    let report = &recovered.report;
-    let mut notes = Vec::new();
-    if let Some(torn) = report.torn_tail() {
-        notes.push(format!(
-            "the log's end, from offset {} on, was torn when its recorder died, and is left out",
-            torn.begin
-        ));
-    }
-    if report.not_restored_count > 0 {
-        notes.push(format!(
-            "{} owners, devices or attributes could not be restored without privilege",
-            report.not_restored_count
-        ));
-    }
-    notes
-}
-
-/// Puts the rebuilt tree into the place of the one of before, which is set aside if it differs and
-/// its daemon did not end in order.
-async fn swap(work: &WorkDir, state: Option<&State>) -> Result<Option<PathBuf>, RecordingError> {
-    let (tree, restore) = (work.tree(), work.restore());
-    let mut aside = None;
-    if tree.symlink_metadata().is_ok() {
-        let may_hold_more = state.is_none_or(|state| state.phase == Phase::Recording);
-        let differs = if may_hold_more {
-            let (old, new) = (tree.clone(), restore.clone());
-            let compared = blocking(move || compare::first_difference(&old, &new)).await;
-            let difference =
-                compared.map_err(|cause| RecordingError::io("compare", tree.clone(), cause))?;
-            if let Some(path) = &difference {
-                tracing::warn!(path = %path.display(), "differs from the log");
-            }
-            difference.is_some()
-        } else {
-            false
-        };
-        if differs {
-            aside = Some(work.set_aside(OffsetDateTime::now_utc())?);
-        } else {
-            remove(&tree).await?;
-        }
-    }
-    fs::rename(&restore, &tree)
-        .map_err(|cause| RecordingError::io("move to its place", restore, cause))?;
-    Ok(aside)
-}
-
-/// The root directory of a new log: that of the user, and readable.
-fn fresh_root(tree: &Path) -> Result<(), RecordingError> {
-    let make = || {
-        fs::remove_dir(tree)?;
-        DirBuilder::new().mode(0o755).create(tree)?;
-        // Whatever the umask is.
-        fs::set_permissions(tree, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-    };
-    make().map_err(|cause| RecordingError::io("make", tree, cause))
-}
-
 /// Takes the log over.
 async fn take_over(
     client: &Client,
@@ -351,7 +193,6 @@ async fn take_over(
     // From now on the tree may hold what the log never gets.
     work.write_state(&State {
         log: options.log.clone(),
-        boot: boot_id().map_err(|cause| RecordingError::io("read", "/proc", cause))?,
         author: author.get(),
         offset: files.write_head,
         phase: if options.seed.is_some() && (files.is_seed_cut || is_fresh(files)) {
@@ -445,18 +286,6 @@ impl Recording {
         }
         Ok(())
     }
-}
-
-/// Removes a folder, if it is there.
-async fn remove(path: &Path) -> Result<(), RecordingError> {
-    let gone = path.to_owned();
-    let removed = blocking(move || match fs::remove_dir_all(&gone) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    });
-    removed
-        .await
-        .map_err(|cause| RecordingError::io("remove", path, cause))
 }
 
 /// Does what may wait for the disk.

@@ -17,11 +17,12 @@ use std::{
 
 use gazette_recoverylog::fsm::{Kind, Timestamp};
 use rustix::{
-    fs::{SeekFrom, lgetxattr, llistxattr, seek},
+    fs::{SeekFrom, seek},
     io::Errno,
 };
 use thiserror::Error;
 
+use super::xattrs::xattrs;
 use crate::recorded::{
     Call, Change, FsError, HandleId, Ino, OpenFlags, Patience, RecordedFs, SetMode, TimeChange,
     Write, log::Log,
@@ -411,23 +412,4 @@ fn read<T>(path: &Path, result: io::Result<T>) -> Result<T, SeedError> {
     })
 }
 
-fn xattrs(path: &Path) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let mut list = vec![0; XATTR_BYTES_MAX];
-    let length = match llistxattr(path, &mut list[..]) {
-        Ok(length) => length,
-        Err(Errno::NOTSUP) => 0,
-        Err(error) => return Err(error.into()),
-    };
-    let names = list[..length].split(|byte| *byte == 0);
-    let values = names.filter(|name| !name.is_empty()).map(|name| {
-        let mut value = vec![0; XATTR_BYTES_MAX];
-        let length = lgetxattr(path, name, &mut value[..])?;
-        value.truncate(length);
-        Ok((name.to_vec(), value))
-    });
-    values.collect()
-}
-
 const CHUNK_BYTES: usize = 1 << 20;
-/// What Linux allows for names and for a value.
-const XATTR_BYTES_MAX: usize = 64 << 10;

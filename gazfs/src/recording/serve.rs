@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Recording, keep, prepare::blocking};
 use crate::{
     mount::{Asked, Control, FlushOutcome, MountError, Mounted, Question, UmountOutcome},
-    work_dir::{Phase, State, boot_id},
+    work_dir::{Phase, State},
 };
 
 /// How a recording ended. Whoever asked for it by `gazfs umount` waits until this is dropped.
@@ -28,6 +28,21 @@ pub struct Ended {
     /// Something could not be restored when it began.
     pub is_restored_in_part: bool,
     _asked: Option<Asked>,
+}
+
+impl Ended {
+    /// What whoever unmounted is told.
+    pub(crate) fn outcome(&self) -> UmountOutcome {
+        let message = self.error.clone().unwrap_or_default();
+        match self.status {
+            ExitStatus::Done => UmountOutcome::Done,
+            ExitStatus::Fenced => UmountOutcome::Fenced { message },
+            ExitStatus::Failed
+            | ExitStatus::Usage
+            | ExitStatus::Degraded
+            | ExitStatus::TryLater => UmountOutcome::Failed { message },
+        }
+    }
 }
 
 impl Recording {
@@ -64,7 +79,7 @@ impl Recording {
                         }
                     },
                     Question::Status => asked.answer(self.status()),
-                    Question::Flush => self.flush_for(asked),
+                    Question::Flush => self.on_flushed(move |outcome| asked.answer(outcome)),
                 },
             }
         };
@@ -93,10 +108,10 @@ impl Recording {
         );
     }
 
-    /// Answers when the log has all that was done so far.
-    pub(crate) fn flush_for(&self, mut asked: Asked) {
+    /// Calls back when the log has all that was done so far.
+    pub(crate) fn on_flushed(&self, done: impl FnOnce(FlushOutcome) + Send + 'static) {
         self.recorder.barrier(move |flushed| {
-            asked.answer(match flushed {
+            done(match flushed {
                 Ok(()) => FlushOutcome::Done,
                 Err(fault) => FlushOutcome::Failed {
                     is_fenced: matches!(fault, Fault::Fenced(_)),
@@ -143,22 +158,18 @@ impl Recording {
                 )),
             ),
         };
-        if let Some(asked) = &mut asked {
-            let message = error.clone().unwrap_or_default();
-            asked.answer(match status {
-                ExitStatus::Done => UmountOutcome::Done,
-                ExitStatus::Fenced => UmountOutcome::Fenced { message },
-                ExitStatus::Failed
-                | ExitStatus::Usage
-                | ExitStatus::Degraded
-                | ExitStatus::TryLater => UmountOutcome::Failed { message },
-            });
-        }
-        Ended {
+        let ended = Ended {
             status,
             error,
             is_restored_in_part: self.found.not_restored > 0,
+            _asked: None,
+        };
+        if let Some(asked) = &mut asked {
+            asked.answer(ended.outcome());
+        }
+        Ended {
             _asked: asked,
+            ..ended
         }
     }
 
@@ -181,7 +192,6 @@ impl Recording {
         }
         let state = State {
             log: self.options.log.clone(),
-            boot: boot_id().map_err(|error| format!("read the boot id: {error}"))?,
             author: self.recorder.author().get(),
             offset: acked.offset,
             phase: Phase::Clean,

@@ -1,7 +1,5 @@
 //! How far the backing files are known to agree with the log.
 
-use std::{fs, io};
-
 use serde::{Deserialize, Serialize};
 
 /// What a daemon leaves for the next one.
@@ -10,8 +8,6 @@ use serde::{Deserialize, Serialize};
 pub struct State {
     /// Name of the log.
     pub log: String,
-    /// Which life of the system wrote it: the page cache survives a killed daemon, not more.
-    pub boot: String,
     /// The recorder that wrote it.
     pub author: u32,
     /// The log's offset up to which image and backing files agree.
@@ -30,11 +26,4 @@ pub enum Phase {
     Recording,
     /// An existing tree was being taken over: the log means nothing yet.
     Seeding,
-}
-
-/// Names this life of the system.
-pub fn boot_id() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?
-        .trim()
-        .to_owned())
 }

@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use gazette_process::ExitStatus;
 use gazette_recoverylog::recorder::Room;
 use rustix::fs::statvfs;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::super::{
@@ -12,11 +13,11 @@ use super::super::{
     record::report,
     recording_args::access,
     say_error,
-    serve::{Ended, end, journals_status, report_appends},
+    serve::{Ended, end, failed_appends, flush_for, journals_status, report_appends},
 };
 use crate::{
     journals::JournalFs,
-    mount::{Asked, Control, MountError, Mounted, Question, UmountOutcome},
+    mount::{Asked, Control, FlushOutcome, MountError, Mounted, Question, UmountOutcome},
     recording::{Recording, until},
 };
 
@@ -61,13 +62,27 @@ impl House {
                         status["journals"] = journals_status(&self.fs, &self.journals);
                         asked.answer(status);
                     }
-                    // What is recorded is what can wait; appends are acknowledged, or on their way
-                    // to programs that wait for them.
-                    Question::Flush => self.recording.flush_for(asked),
+                    Question::Flush => self.flush_for(asked),
                 },
             }
         };
         self.end(asked).await
+    }
+
+    /// Answers when all appends, and all that was recorded so far, are acknowledged.
+    fn flush_for(&self, asked: Asked) {
+        let (send, recorded) = oneshot::channel();
+        self.recording.on_flushed(move |outcome| {
+            // Appends may have failed meanwhile.
+            drop(send.send(outcome));
+        });
+        flush_for(asked, &self.fs, async {
+            let cut = |_| FlushOutcome::Failed {
+                message: "the recorder ended".to_owned(),
+                is_fenced: false,
+            };
+            recorded.await.unwrap_or_else(cut)
+        });
     }
 
     /// Unmounts both, unless one of them is in use.
@@ -96,7 +111,7 @@ impl House {
         end(&self.journals).await;
         self.recording.unmount(&self.data).await;
         drop((self.data, self.journals));
-        let mut recorded = self.recording.end_for(None).await;
+        let recorded = self.recording.end().await;
         let appends = report_appends(failed);
         let recorded_status = report(&recorded);
         let status = if appends == ExitStatus::Done {
@@ -105,13 +120,13 @@ impl House {
             appends
         };
         let asked = asked.map(|mut asked| {
-            asked.answer(match (recorded.error.take(), failed) {
-                (Some(message), _) => UmountOutcome::Failed { message },
-                (None, 0) => UmountOutcome::Done,
-                (None, failed) => UmountOutcome::Failed {
-                    message: super::super::serve::failed_appends(failed),
-                },
-            });
+            let mut outcome = recorded.outcome();
+            if outcome == UmountOutcome::Done && failed > 0 {
+                outcome = UmountOutcome::Failed {
+                    message: failed_appends(failed),
+                };
+            }
+            asked.answer(outcome);
             asked
         });
         Ended::new(status, asked)
