@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use gazette_client::{Client, ClientOptions};
 use gazette_process::{ExitStatus, signals};
 
-use super::{options::JournalArgs, say, say_error, serve::serve};
+use super::{options::JournalArgs, recording_args::BrokerArgs, say, say_error, serve::serve};
 use crate::{
     journals::{JournalFs, StartError},
     mount::{Control, mount},
@@ -18,19 +17,8 @@ pub(super) struct MountArgs {
     /// Empty directory that becomes the top of the journals
     mountpoint: PathBuf,
 
-    /// Any broker of the cluster: `http://host:port`, or `unix:///path` of a socket
-    #[arg(
-        long,
-        visible_alias = "broker.address",
-        env = "BROKER_ADDRESS",
-        value_name = "URL",
-        default_value = "http://localhost:8080"
-    )]
-    broker: String,
-
-    /// Zone of this machine; brokers of the same zone are preferred for reads
-    #[arg(long, env = "ZONE", value_name = "ZONE", default_value = "local")]
-    zone: String,
+    #[command(flatten)]
+    broker: BrokerArgs,
 
     #[command(flatten)]
     journals: JournalArgs,
@@ -39,11 +27,7 @@ pub(super) struct MountArgs {
 pub(super) async fn run(args: MountArgs) -> anyhow::Result<ExitStatus> {
     let options = args.journals.options(None)?;
     let shutdown = signals::shutdown_token().context("watch for signals")?;
-    let client_options = ClientOptions {
-        zone: args.zone,
-        ..args.journals.client_options()
-    };
-    let client = Client::connect(&args.broker, client_options)?;
+    let client = args.broker.connect_with(args.journals.client_options())?;
     let started = tokio::select! {
         biased;
         () = shutdown.cancelled() => return Ok(ExitStatus::TryLater),
@@ -63,7 +47,7 @@ pub(super) async fn run(args: MountArgs) -> anyhow::Result<ExitStatus> {
         "journals of {} at {point}\n\
          durability: {} was acknowledged by the brokers, and is as safe as they make it\n\
          end it with: gazfs umount {point}\n",
-        args.broker,
+        args.broker.broker,
         args.journals.promise(),
     ));
     Ok(serve(&fs, mounted, control, shutdown).await.release())

@@ -1,6 +1,10 @@
 //! Arguments of all commands that mount.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -72,14 +76,6 @@ enum OriginArg {
 impl JournalArgs {
     /// Returns how journals are shown. Free space is that of `space_of`, if it is given.
     pub(super) fn options(&self, space_of: Option<PathBuf>) -> anyhow::Result<Options> {
-        let template = match &self.spec {
-            None => Template::default(),
-            Some(file) => {
-                let read = || format!("read the spec {}", file.display());
-                let text = fs::read_to_string(file).with_context(read)?;
-                Template::from_yaml(&text).with_context(read)?
-            }
-        };
         Ok(Options {
             timeout: self.timeout,
             ack: match self.ack {
@@ -94,7 +90,7 @@ impl JournalArgs {
             uid: self.uid.unwrap_or_else(|| geteuid().as_raw()),
             gid: self.gid.unwrap_or_else(|| getegid().as_raw()),
             mode: self.mode,
-            template,
+            template: template(self.spec.as_deref())?,
             space_of,
         })
     }
@@ -125,6 +121,16 @@ impl JournalArgs {
             AckArg::Close => "an fsync(2) or close(2) that returned",
         }
     }
+}
+
+/// Reads what journals are that are made here.
+pub(super) fn template(spec: Option<&Path>) -> anyhow::Result<Template> {
+    let Some(file) = spec else {
+        return Ok(Template::default());
+    };
+    let read = || format!("read the spec {}", file.display());
+    let text = fs::read_to_string(file).with_context(read)?;
+    Template::from_yaml(&text).with_context(read)
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {

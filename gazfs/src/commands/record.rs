@@ -13,8 +13,8 @@ use super::{
     say, say_error,
 };
 use crate::{
-    mount::Control,
-    recording::{Ended, Progress, Recording},
+    mount::{Control, Mounted},
+    recording::{Ended, Progress, Recording, RecordingError},
 };
 
 #[derive(Debug, Args)]
@@ -48,7 +48,6 @@ pub(super) async fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
     let shutdown = signals::shutdown_token().context("watch for signals")?;
     let options = args.recording.options(&args.mountpoint)?;
     let client = args.broker.connect()?;
-    let control = Control::listen().context("listen for gazfs umount")?;
     let meter = Meter::new();
     let show = meter.clone();
     let started = Recording::start(&client, options, &shutdown, move |progress| {
@@ -56,25 +55,38 @@ pub(super) async fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
     })
     .await;
     meter.clear();
-    let recording = match started {
-        Err(error) if error.is_temporary() => {
-            say_error(&format!("error: {error}"));
-            return Ok(ExitStatus::TryLater);
-        }
-        started => started?,
-    };
-    let mounted = match recording.mount(access()) {
-        Ok(mounted) => mounted,
-        Err(error) => {
-            recording.end().await;
-            return Err(error.into());
-        }
+    let Some((recording, mounted, control)) = open(started).await? else {
+        return Ok(ExitStatus::TryLater);
     };
     say(&recording.announcement(&args.broker.broker));
     notify::ready("recording");
     let ended = recording.serve(mounted, &control, &shutdown).await;
     notify::stopping();
     Ok(report(&ended))
+}
+
+/// Mounts what was started, and listens for those who ask. `None`, and it is told, if it may
+/// succeed later.
+pub(super) async fn open(
+    started: Result<Recording, RecordingError>,
+) -> anyhow::Result<Option<(Recording, Mounted, Control)>> {
+    let recording = match started {
+        Err(error) if error.is_temporary() => {
+            say_error(&format!("error: {error}"));
+            return Ok(None);
+        }
+        started => started?,
+    };
+    // Only now, as nobody is answered before the mount is served.
+    let control = Control::listen().context("listen for gazfs umount");
+    let opened = control.and_then(|control| Ok((recording.mount(access())?, control)));
+    match opened {
+        Ok((mounted, control)) => Ok(Some((recording, mounted, control))),
+        Err(error) => {
+            recording.end().await;
+            Err(error)
+        }
+    }
 }
 
 /// Shows how far the start is.

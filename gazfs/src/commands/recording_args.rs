@@ -1,7 +1,6 @@
 //! Arguments of the commands that record.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -12,9 +11,8 @@ use gazette_client::{Client, ClientOptions};
 use gazette_recoverylog::fsm::Mode;
 use rustix::process::geteuid;
 
-use super::bytes::parse_bytes;
+use super::{bytes::parse_bytes, options::template};
 use crate::{
-    journals::Template,
     mount::Access,
     recording::{FsyncWaits, Options},
     work_dir,
@@ -42,9 +40,14 @@ pub(super) struct BrokerArgs {
 impl BrokerArgs {
     /// Connects. Nothing is sent yet.
     pub(super) fn connect(&self) -> anyhow::Result<Client> {
+        self.connect_with(ClientOptions::default())
+    }
+
+    /// The same, with options of which all but the zone count.
+    pub(super) fn connect_with(&self, options: ClientOptions) -> anyhow::Result<Client> {
         let options = ClientOptions {
             zone: self.zone.clone(),
-            ..ClientOptions::default()
+            ..options
         };
         Ok(Client::connect(&self.broker, options)?)
     }
@@ -149,14 +152,6 @@ impl TuningArgs {
         point: &Path,
         work: PathBuf,
     ) -> anyhow::Result<Options> {
-        let template = match &self.spec {
-            None => Template::default(),
-            Some(file) => {
-                let read = || format!("read the spec {}", file.display());
-                let text = fs::read_to_string(file).with_context(read)?;
-                Template::from_yaml(&text).with_context(read)?
-            }
-        };
         Ok(Options {
             log: log.to_owned(),
             point: point.to_owned(),
@@ -172,7 +167,7 @@ impl TuningArgs {
             },
             fail_after: self.fail_after,
             max_pending: self.max_pending,
-            template,
+            template: template(self.spec.as_deref())?,
         })
     }
 }

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     progress::Meter,
-    record::{report, show_start},
-    recording_args::{BrokerArgs, RecordingArgs, access},
+    record::{open, report, show_start},
+    recording_args::{BrokerArgs, RecordingArgs},
     say_error,
 };
 use crate::{
@@ -62,7 +62,6 @@ pub(super) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::take().context("watch for signals")?;
     let options = args.recording.options(&args.mountpoint)?;
     let client = args.broker.connect()?;
-    let control = Control::listen().context("listen for gazfs umount")?;
     let stop = CancellationToken::new();
     let meter = Meter::new();
     let show = meter.clone();
@@ -78,19 +77,8 @@ pub(super) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         }
     };
     meter.clear();
-    let recording = match started {
-        Err(error) if error.is_temporary() => {
-            say_error(&format!("error: {error}"));
-            return Ok(ExitStatus::TryLater.into());
-        }
-        started => started?,
-    };
-    let mounted = match recording.mount(access()) {
-        Ok(mounted) => mounted,
-        Err(error) => {
-            recording.end().await;
-            return Err(error.into());
-        }
+    let Some((recording, mounted, control)) = open(started).await? else {
+        return Ok(ExitStatus::TryLater.into());
     };
     supervise(recording, mounted, &control, &args.command, signals).await
 }
