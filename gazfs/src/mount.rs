@@ -279,15 +279,22 @@ pub fn check(point: &Path, data: Option<&Path>) -> Result<PathBuf, MountError> {
     Ok(resolved)
 }
 
-/// Resolves links of a path, but does not touch its last part: it may be a dead mount.
+/// Resolves links of a path. A mount point is not touched: that of a dead mount gives errors, and that
+/// of a stopped daemon does not answer.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     // One that ends in a dot or a slash has its last part here too.
     let path: PathBuf = path.components().collect();
-    let is_link = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) if !is_link => Ok(fs::canonicalize(parent)?.join(name)),
-        _ => fs::canonicalize(&path),
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return fs::canonicalize(&path);
+    };
+    let resolved = fs::canonicalize(parent)?.join(name);
+    let is_mounted = read().is_ok_and(|table| at(&table, &resolved).is_some());
+    let is_link = || fs::symlink_metadata(&resolved).is_ok_and(|metadata| metadata.is_symlink());
+    if !is_mounted && is_link() {
+        fs::canonicalize(&resolved)
+    } else {
+        Ok(resolved)
     }
 }
 

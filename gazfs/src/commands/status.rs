@@ -2,10 +2,10 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use gazette_process::ExitStatus;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{say, say_error};
 use crate::mount::{
@@ -111,14 +111,22 @@ pub(super) fn flush(args: &FlushArgs) -> anyhow::Result<ExitStatus> {
 
 /// Finds the daemon of a mount, also if the mount itself is in another namespace; or all of them.
 fn find(point: Option<&PathBuf>) -> anyhow::Result<Vec<Told>> {
-    let Some(point) = point else {
+    let all = || {
         let all = daemons().context("look for daemons")?;
-        // One that ended meanwhile, or that is of another user, is none of ours.
-        return Ok(all.into_iter().filter_map(|pid| tell(pid).ok()).collect());
+        anyhow::Ok(all.into_iter().filter_map(told))
+    };
+    let Some(point) = point else {
+        return Ok(all()?.collect());
     };
     match daemon_of(point) {
         Ok(Daemon::Alive { pid, point }) => {
-            let told = tell(pid).map_err(|cause| MountError::NoAnswer { point, pid, cause })?;
+            let told = tell(pid).map_err(|cause| {
+                let point = point.display();
+                anyhow!(
+                    "look at {point}: process {pid} does not answer: {cause}; next: try again, and \
+                     see whether the process is stopped, or about to end"
+                )
+            })?;
             Ok(vec![told])
         }
         Ok(Daemon::Dead { point }) => {
@@ -128,14 +136,18 @@ fn find(point: Option<&PathBuf>) -> anyhow::Result<Vec<Told>> {
                  or take it away with gazfs umount {point}"
             )
         }
-        Err(error @ MountError::NotMounted { .. }) => {
+        Err(MountError::NotMounted { .. }) => {
             let resolved = resolve(point).unwrap_or_else(|_| point.clone());
-            let all = daemons().context("look for daemons")?;
-            let told = all.into_iter().filter_map(|pid| tell(pid).ok());
-            let found = told
-                .into_iter()
-                .find(|told| text(&told.status, "mountpoint") == resolved.to_string_lossy());
-            Ok(vec![found.ok_or(error)?])
+            let found =
+                all()?.find(|told| text(&told.status, "mountpoint") == resolved.to_string_lossy());
+            let point = point.display();
+            let found = found.with_context(|| {
+                format!(
+                    "look at {point}: nothing of gazfs is mounted there; next: gazfs status lists \
+                     what is"
+                )
+            })?;
+            Ok(vec![found])
         }
         Err(error) => Err(error.into()),
     }
@@ -147,28 +159,71 @@ fn tell(pid: u32) -> io::Result<Told> {
     Ok(Told { pid, status })
 }
 
-/// A status for people: a line each, names as in JSON.
-fn describe(status: &Value) -> String {
-    let point = text(status, "mountpoint");
-    let mut lines = format!("{point}\n");
-    for (name, value) in status.as_object().into_iter().flatten() {
-        if name == "mountpoint" || value.is_null() {
-            continue;
+/// What one of many says. One that ended meanwhile, or that is of another user, is none of ours.
+fn told(pid: u32) -> Option<Told> {
+    match tell(pid) {
+        Ok(told) => Some(told),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let status = json!({ "pid": pid, "state": "does not answer" });
+            Some(Told { pid, status })
         }
-        let value = match value {
-            Value::String(text) => text.clone(),
-            Value::Array(items) if items.is_empty() => continue,
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::Array(_)
-            | Value::Object(_) => value.to_string(),
-        };
-        lines = format!("{lines}  {}: {value}\n", name.replace('_', " "));
+        Err(_) => None,
     }
-    lines
+}
+
+/// A status for people: a line each, names as in JSON, and each mount by itself.
+fn describe(status: &Value) -> String {
+    let mut lines = match status.get("mountpoint") {
+        Some(point) => format!("{}\n", plain(point)),
+        None => "unknown mount\n".to_owned(),
+    };
+    let mut more = String::new();
+    for (name, value) in status.as_object().into_iter().flatten() {
+        match value {
+            Value::Null => {}
+            Value::Array(items) if items.is_empty() => {}
+            Value::Object(_) => more.push_str(&describe(value)),
+            Value::String(_) if name == "mountpoint" => {}
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                lines = format!("{lines}  {}: {}\n", name.replace('_', " "), plain(value));
+            }
+        }
+    }
+    lines + &more
+}
+
+/// A value as people write it.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
+    }
 }
 
 fn text<'a>(status: &'a Value, name: &str) -> &'a str {
     status.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_get_a_line_each_and_each_mount_by_itself() {
+        // In the order of their names, which is the one that maps may have.
+        let status = json!({
+            "detail": null,
+            "journals": { "kind": "journals", "mountpoint": "/d/journals", "pending_appends": 0 },
+            "kind": "recorded",
+            "last_error": "none",
+            "mountpoint": "/d/data",
+            "unrecorded": ["/w/unrecorded-1", "/w/unrecorded-2"],
+        });
+        let expected = "/d/data\n  kind: recorded\n  last error: none\n  unrecorded: \
+                        /w/unrecorded-1, /w/unrecorded-2\n/d/journals\n  kind: journals\n  pending \
+                        appends: 0\n";
+        assert_eq!(describe(&status), expected);
+        assert_eq!(describe(&json!({ "unrecorded": [] })), "unknown mount\n");
+    }
 }

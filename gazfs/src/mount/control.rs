@@ -254,10 +254,23 @@ pub fn ask_to_umount(point: &Path) -> Result<UmountOutcome, MountError> {
         Daemon::Alive { pid, point } => ask_as(pid, Question::Umount)
             .map_err(|cause| MountError::NoAnswer { point, pid, cause }),
         Daemon::Dead { point } => {
-            unmount_now(&point, UnmountFlags::DETACH)?;
+            unmount_dead(&point)?;
             Ok(UmountOutcome::WasDead)
         }
     }
+}
+
+/// Takes all mounts of a daemon away that died, as it would have done itself.
+fn unmount_dead(point: &Path) -> Result<(), MountError> {
+    let table = table::read().map_err(MountError::Table)?;
+    let dead = table::at(&table, point).and_then(table::MountEntry::daemon);
+    let others = table
+        .iter()
+        .filter(|entry| dead.is_some() && entry.daemon() == dead && entry.point != point);
+    for other in others {
+        unmount_now(&other.point, UnmountFlags::DETACH)?;
+    }
+    unmount_now(point, UnmountFlags::DETACH)
 }
 
 /// The daemon of a mount.
@@ -312,7 +325,8 @@ pub fn daemons() -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Asks a daemon, and waits for the answer.
+/// Asks a daemon, and waits for the answer: for that to [`Question::Status`] some seconds, for others
+/// until it is there. One that does not come in time is [`io::ErrorKind::WouldBlock`].
 pub fn ask(pid: u32, question: Question) -> io::Result<String> {
     let mut stream = UnixStream::connect_addr(&address(pid)?)?;
     if !is_friend(&stream) {
@@ -320,6 +334,10 @@ pub fn ask(pid: u32, question: Question) -> io::Result<String> {
             io::ErrorKind::PermissionDenied,
             "it belongs to another user",
         ));
+    }
+    if question == Question::Status {
+        // That is answered at once, by a daemon that is not stopped.
+        stream.set_read_timeout(Some(STATUS_TIMEOUT))?;
     }
     stream.write_all(format!("{question}\n").as_bytes())?;
     let mut answer = String::new();
@@ -352,6 +370,7 @@ const ADDRESS_PREFIX: &str = "gazfs-daemon-";
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// A question is one word; who takes longer for it is not heard.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(2);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 const QUESTION_BYTES_MAX: u64 = 64;
 /// How many may wait to be heard.
 const QUESTIONS_MAX: usize = 16;

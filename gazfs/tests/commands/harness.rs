@@ -201,8 +201,12 @@ impl Drop for House {
         let _alive = kill_process(Pid::from_child(&self.up), Signal::CONT);
         drop(self.up.kill());
         drop(self.up.wait());
-        for mount in ["up/journals", "up/data"] {
-            let _gone = unmount(self.path(mount), UnmountFlags::DETACH);
+        // Those of daemons that were killed too.
+        let dir = fs::canonicalize(self.dir.path()).expect("it is there");
+        for entry in gazfs::mount::read().expect("read the table") {
+            if entry.point.starts_with(&dir) {
+                let _gone = unmount(&entry.point, UnmountFlags::DETACH);
+            }
         }
     }
 }

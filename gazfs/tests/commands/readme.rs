@@ -33,6 +33,8 @@ fn run(block: &str) -> Vec<String> {
         .args(["-euo", "pipefail", "-c", &script])
         .current_dir(temp.path())
         .env("PATH", format!("{}:{path}", bin.display()))
+        // Where backing files go that are not told another place.
+        .env("STATE_DIRECTORY", temp.path().join("state"))
         .output()
         .expect("run bash");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -59,10 +61,12 @@ fn a_database_survives_its_host_as_the_readme_shows() {
         eprintln!("SKIPPED, NOT TESTED: sqlite3 is not installed");
         return;
     }
-    let lines = run(&block("export BROKER_ADDRESS"));
+    // The second block goes on where the first ends.
+    let blocks = block("export BROKER_ADDRESS") + &block("mkdir data");
+    let lines = run(&blocks);
     let results: Vec<&String> = lines
         .iter()
         .filter(|line| !line.starts_with("recovered ") && !line.starts_with("as of "))
         .collect();
-    assert_eq!(results, ["0", "keep me"], "{lines:?}");
+    assert_eq!(results, ["0", "keep me", "app.db"], "{lines:?}");
 }

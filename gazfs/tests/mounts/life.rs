@@ -79,7 +79,8 @@ impl Up {
     fn end(mut self) -> (Option<i32>, TempDir) {
         ends_within(&mut self.child, LONG);
         let code = self.child.wait().expect("wait").code();
-        assert!(!is_mounted(&self.point()), "its mount is left");
+        let left = mounts_below(self.dir());
+        assert!(left.is_empty(), "mounts are left: {left:?}");
         (code, self.dir.take().expect("it has its folder"))
     }
 }
@@ -88,18 +89,21 @@ impl Drop for Up {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
-        if self.dir.is_some() {
-            let _gone = unmount(self.point(), UnmountFlags::DETACH);
+        if let Some(dir) = &self.dir {
+            // Killed or not, nothing of it may be left.
+            for point in mounts_below(dir.path()) {
+                let _gone = unmount(point, UnmountFlags::DETACH);
+            }
         }
     }
 }
 
-fn is_mounted(point: &Path) -> bool {
-    let point = fs::canonicalize(point.parent().expect("it has one")).expect("it is there");
+/// Where something is mounted in a folder.
+fn mounts_below(dir: &Path) -> Vec<PathBuf> {
+    let dir = fs::canonicalize(dir).expect("it is there");
     let table = gazfs::mount::read().expect("read the table");
-    table
-        .iter()
-        .any(|entry| entry.point == point.join("journals"))
+    let points = table.into_iter().map(|entry| entry.point);
+    points.filter(|point| point.starts_with(&dir)).collect()
 }
 
 fn gazfs(arguments: &[&Path]) -> Output {
@@ -180,15 +184,16 @@ fn a_dead_mount_is_replaced() {
     assert_eq!(up.end().0, Some(0));
 }
 
-// `gazfs umount` of a mount whose daemon died takes it away.
+// `gazfs umount` of a mount whose daemon died takes it away, and the other one of that daemon.
 #[test]
 fn umount_takes_a_dead_mount_away() {
     let Some(mut up) = Up::new(&[]) else { return };
+    assert_eq!(mounts_below(up.dir()).len(), 2, "journals and data");
     up.child.kill().expect("kill");
     up.child.wait().expect("wait");
     let output = gazfs(&["umount".as_ref(), &up.point()]);
     assert!(output.status.success(), "{}", text(&output));
-    assert!(!is_mounted(&up.point()));
+    assert_eq!(mounts_below(up.dir()), Vec::<PathBuf>::new());
     let output = gazfs(&["umount".as_ref(), &up.point()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -347,6 +352,43 @@ open(os.environ['T']+'/ready','w').close(); time.sleep(60)\"",
     mount.sh_ok("umount $J");
     assert_eq!(mount.block_on(mount.fs.drain()), 0);
     assert_eq!(mount.broker.content("app/log"), b"late");
+}
+
+// What people are told of it: each mount by itself, and nothing raw.
+#[test]
+fn status_tells_people_of_both_mounts() {
+    let Some(up) = Up::new(&[]) else { return };
+    let output = gazfs(&["status".as_ref(), &up.point()]);
+    assert!(output.status.success(), "{}", text(&output));
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    for name in ["data", "journals"] {
+        let point = up.dir().join(name).display().to_string();
+        assert!(told.lines().any(|line| line == point), "{point}: {told}");
+    }
+    assert!(!told.contains(['{', '}']), "{told}");
+}
+
+// One that does not answer is told, and nobody waits for it for ever.
+#[test]
+fn a_stopped_daemon_does_not_hold_up_its_status() {
+    let Some(up) = Up::new(&[]) else { return };
+    up.signal(Signal::STOP);
+    let mut asking = Command::new(PROGRAM)
+        .arg("status")
+        .arg(up.point())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("run gazfs");
+    ends_within(&mut asking, LONG);
+    let output = asking.wait_with_output().expect("wait");
+    up.signal(Signal::CONT);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output).contains("does not answer") && text(&output).contains("next: "),
+        "{}",
+        text(&output)
+    );
 }
 
 // Appends that fail when nobody is left to be told are counted.
