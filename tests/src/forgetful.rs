@@ -20,6 +20,7 @@ mod fuse;
 pub mod luck;
 pub mod model;
 pub mod names;
+mod shared;
 pub mod survivors;
 
 use std::fs::OpenOptions;
@@ -31,8 +32,9 @@ use std::time::Duration;
 use fuser::{BackgroundSession, Config, INodeNo, MountOption};
 use rustix::mount::{UnmountFlags, unmount};
 
-use self::fuse::{Forgetful, Shared};
+use self::fuse::Forgetful;
 use self::luck::{Luck, Seeded, Strict, WriteBack};
+use self::shared::Shared;
 use self::survivors::{Survivors, load};
 
 /// How a forgetful file system is mounted.

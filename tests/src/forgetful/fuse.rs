@@ -1,9 +1,8 @@
 //! The adapter between the kernel and the model.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -15,85 +14,8 @@ use fuser::{
 use rustix::fs::{FileType as Kind, OFlags};
 
 use super::content::PAGE_BYTES;
-use super::luck::{Luck, WriteBack};
 use super::model::{Attr, Ino, Meta, Model, ModelError, New, RenameTo};
-use super::survivors::Survivors;
-
-/// What the mounted file system and its guard share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    state: Mutex<State>,
-    sync_time: Duration,
-}
-
-#[derive(Debug)]
-struct State {
-    model: Model,
-    write_back: Option<WriteBack>,
-    /// What open folders list, so that names removed meanwhile shift nothing.
-    listings: BTreeMap<u64, Vec<(OsString, Ino, FileType)>>,
-    listings_opened: u64,
-    /// Present once the power is gone.
-    survivors: Option<Survivors>,
-}
-
-impl Shared {
-    pub(super) fn new(model: Model, write_back: Option<WriteBack>, sync_time: Duration) -> Self {
-        Self {
-            sync_time,
-            state: Mutex::new(State {
-                model,
-                write_back,
-                listings: BTreeMap::new(),
-                listings_opened: 0,
-                survivors: None,
-            }),
-        }
-    }
-
-    /// Cuts the power, unless it is gone already. Returns the inodes that the kernel may know.
-    pub(super) fn cut(&self, luck: &mut dyn Luck) -> Vec<Ino> {
-        let mut state = self.locked();
-        if state.survivors.is_some() {
-            return vec![];
-        }
-        state.survivors = Some(state.model.survivors(luck));
-        state.model.inodes().collect()
-    }
-
-    pub(super) fn survivors(&self) -> Option<Survivors> {
-        self.locked().survivors.clone()
-    }
-
-    fn locked(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Asks or changes the model, while there is power.
-    fn with<T>(&self, call: impl FnOnce(&mut Model) -> Result<T, ModelError>) -> Result<T, Errno> {
-        self.with_state(|state| call(&mut state.model))
-    }
-
-    fn with_state<T>(
-        &self,
-        call: impl FnOnce(&mut State) -> Result<T, ModelError>,
-    ) -> Result<T, Errno> {
-        let mut state = self.locked();
-        if state.survivors.is_some() {
-            return Err(Errno::EIO);
-        }
-        call(&mut state).map_err(errno)
-    }
-
-    /// Lets the system write something back that nobody asked for.
-    fn write_back(&self, ino: Ino) {
-        let state = &mut *self.locked();
-        let page = state.write_back.as_mut().and_then(WriteBack::decide);
-        if let (Some(page), Ok(file)) = (page, state.model.file_mut(ino)) {
-            file.write_back(page);
-        }
-    }
-}
+use super::shared::Shared;
 
 /// The file system as the kernel calls it.
 #[derive(Debug)]
@@ -598,17 +520,6 @@ fn file_attr(attr: &Attr) -> FileAttr {
         rdev: 0,
         blksize: u32::try_from(PAGE_BYTES).unwrap_or(u32::MAX),
         flags: 0,
-    }
-}
-
-fn errno(error: ModelError) -> Errno {
-    match error {
-        ModelError::NotFound => Errno::ENOENT,
-        ModelError::Exists => Errno::EEXIST,
-        ModelError::NotFolder => Errno::ENOTDIR,
-        ModelError::IsFolder => Errno::EISDIR,
-        ModelError::NotEmpty => Errno::ENOTEMPTY,
-        ModelError::Invalid => Errno::EINVAL,
     }
 }
 
