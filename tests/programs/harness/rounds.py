@@ -7,10 +7,44 @@ A program is an object with
     verify(folder)            judges a folder that nobody uses: the program's own checker, and everything that
                               was acknowledged. It may change the folder.
 """
-import shutil, time
+import os, shutil, time
 
 from .support import say, wait_until
 from .tree import assert_same, is_shm
+
+
+class Writers:
+    """A load of functions in processes of their own, which end when the file `stop` is there."""
+
+    def __init__(self, stop, *children):
+        self.stop, self.children = stop, children
+
+    def kill(self):
+        for child in self.children:
+            child.kill()
+
+    def finish(self):
+        open(self.stop, "w").close()
+        for child in self.children:
+            status = child.wait(120)
+            assert status == 0, f"a writer failed, with status {status}"
+        os.unlink(self.stop)
+
+
+class Served:
+    """A load of a server, and a function in a process of its own that writes to it."""
+
+    def __init__(self, server, child):
+        self.server, self.child = server, child
+
+    def kill(self):
+        self.server.kill()
+        self.child.kill()
+
+    def finish(self):
+        self.child.kill()   # what it was not told it does not count
+        self.server.finish()
+
 
 ENDINGS = ("daemon", "program", "both", "broker", "none")
 
