@@ -88,12 +88,21 @@ impl RecordingError {
 
     /// Says whether the same may succeed later.
     pub fn is_temporary(&self) -> bool {
-        let retry = |kind| kind == ErrorKind::Retry;
         matches!(self, Self::Cancelled { .. })
             || matches!(self, Self::Recover(error) if is_recovery_temporary(error))
-            || matches!(self, Self::Journals(error)
-                if matches!(&**error, JournalsError::Client(error) if retry(error.kind())))
+            || matches!(self, Self::Journals(error) if are_journals_away(error))
+            || matches!(self, Self::Recorder(error) if is_broker_away(error))
     }
+}
+
+fn are_journals_away(error: &JournalsError) -> bool {
+    matches!(error, JournalsError::Client(error) if error.kind() == ErrorKind::Retry)
+}
+
+/// Says whether a log could not be taken over as the broker went away at this moment.
+fn is_broker_away(error: &RecorderError) -> bool {
+    matches!(error, RecorderError::Journals(error) if are_journals_away(error))
+        || matches!(error, RecorderError::Append(error) if error.kind() == ErrorKind::Retry)
 }
 
 /// Says whether the same recovery may succeed later.
@@ -112,5 +121,29 @@ impl From<JournalsError> for RecordingError {
 impl From<RecorderError> for RecordingError {
     fn from(error: RecorderError) -> Self {
         Self::Recorder(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gazette_client::{Client, ClientOptions};
+    use gazette_recoverylog::journals::find_log;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_log_whose_broker_is_away_may_be_taken_over_later() {
+        let options = ClientOptions {
+            call_timeout: Duration::from_millis(300),
+            ..ClientOptions::default()
+        };
+        let client = Client::connect("http://127.0.0.1:1", options).expect("an endpoint");
+        let away = find_log(&client, "recovery/app").await;
+        let away = RecorderError::Journals(Box::new(away.expect_err("nobody listens")));
+        assert!(RecordingError::from(away).is_temporary());
+        let log = "recovery/app".to_owned();
+        assert!(!RecordingError::from(RecorderError::NoLog { log }).is_temporary());
     }
 }
