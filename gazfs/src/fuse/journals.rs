@@ -21,6 +21,7 @@ use self::convert::{
     Cache, ENTRY_TTL, answer_attributes, answer_empty, answer_entry, answer_open, answer_xattr,
     caller, errno, file_attributes, ino, open_flags, time,
 };
+use super::{SEEK_DATA, SEEK_HOLE, take};
 use crate::journals::{Change, FsError, HandleId, Ino, JournalFs, Kind, Read, Seek, Write};
 
 /// Answers the kernel's requests from journals.
@@ -57,17 +58,13 @@ const WANTED: [InitFlags; 4] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     // Without it each write is preceded by a look for security attributes.
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    // Files are read without the page cache, but can be mapped.
+    // Where files are read without the page cache, they can be mapped all the same.
     InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
 ];
 
 impl Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        for wanted in WANTED {
-            if config.add_capabilities(wanted).is_err() {
-                tracing::debug!(?wanted, "the kernel does not offer it");
-            }
-        }
+        take(config, &WANTED);
         // It came with what makes direct writes drop pages.
         if config
             .capabilities()
@@ -75,10 +72,6 @@ impl Filesystem for Adapter {
         {
             self.cache = Cache::Coherent;
         }
-        // The nearest possible value is as good.
-        let _nearest = config.set_max_readahead(READ_AHEAD_BYTES);
-        let _nearest = config.set_max_write(WRITE_BYTES_MAX);
-        let _nearest = config.set_max_background(BACKGROUND_MAX);
         Ok(())
     }
 
@@ -604,18 +597,5 @@ impl Adapter {
     }
 }
 
-/// One request of the kernel, and so one append, has at most this. The kernel takes one page less
-/// if the program's buffer does not begin at a page.
-const WRITE_BYTES_MAX: u32 = 1 << 20;
-
-/// What the kernel may read ahead of a program, if the mount's own limit lets it.
-const READ_AHEAD_BYTES: u32 = 1 << 20;
-
-/// Read-ahead and other requests in the background that the kernel may have open.
-const BACKGROUND_MAX: u16 = 64;
-
 /// An answer has 4 KiB to 128 KiB, and a line 24 bytes at least.
 const LINES_PER_ANSWER: usize = 4096;
-
-const SEEK_DATA: i32 = 3;
-const SEEK_HOLE: i32 = 4;

@@ -4,6 +4,7 @@
 //! own, and one that needs a barrier, by whoever tells that it is done.
 
 mod convert;
+mod keeping;
 mod passing;
 mod waiting;
 
@@ -13,13 +14,14 @@ use std::{
 
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, PollEvents,
-    PollFlags, PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, PollEvents, PollFlags,
+    PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{FallocateFlags, OFlags};
 
+pub use self::keeping::keep_right;
 use self::{
     convert::{
         TTL, answer_attributes, answer_empty, answer_entry, answer_xattr, errno, file_attributes,
@@ -28,9 +30,9 @@ use self::{
     passing::{Passing, fopen_flags, hand_over},
     waiting::{Waiting, Who},
 };
+use super::{SEEK_DATA, SEEK_HOLE, take};
 use crate::recorded::{
-    Allocation, Call, Change, FsError, HandleId, Ino, Line, RecordedFs, Seek, SetMode, Write,
-    log::Log,
+    Allocation, Call, Change, FsError, HandleId, Line, RecordedFs, Seek, SetMode, Write, log::Log,
 };
 
 /// Answers the kernel's requests from a recorded directory.
@@ -86,25 +88,6 @@ impl<L: Log> Adapter<L> {
     }
 }
 
-/// Keeps what the kernel remembers right. When a write takes set-user-ID bits away, the kernel does
-/// not expect that. When the log takes nothing more, what was read may soon be old: it is dropped.
-pub fn keep_right<L: Log>(fs: &RecordedFs<L>, notifier: Notifier) {
-    let attributes = notifier.clone();
-    fs.tell(move |Ino(number)| {
-        // One that it forgot meanwhile is as good.
-        let _gone = attributes.inval_inode(INodeNo(number), ATTRIBUTES_ONLY, 0);
-    });
-    let known = fs.known();
-    fs.log().on_end(Box::new(move || {
-        // The kernel may ask the file system before it is done, and this may be its thread.
-        waiting::spawn(move || {
-            for Ino(number) in known() {
-                let _gone = notifier.inval_inode(INodeNo(number), 0, 0);
-            }
-        });
-    }));
-}
-
 /// What the kernel offers and we take, if it does. Not the write-back cache: with it a rename
 /// overtakes the data. Not locks: those that the kernel keeps itself are right for one mount.
 const WANTED: [InitFlags; 11] = [
@@ -126,19 +109,12 @@ const WANTED: [InitFlags; 11] = [
 
 impl<L: Log> Filesystem for Adapter<L> {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        for wanted in WANTED {
-            if config.add_capabilities(wanted).is_err() {
-                tracing::debug!(?wanted, "the kernel does not offer it");
-            }
-        }
+        take(config, &WANTED);
         // Only a privileged daemon may hand files to the kernel, and not of each file system: the
         // first attempt shows it.
         let may_pass = config.set_max_stack_depth(1).is_ok()
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok();
         self.fs.allow_passthrough(may_pass);
-        // The nearest possible value is as good.
-        let _nearest = config.set_max_write(WRITE_BYTES_MAX);
-        let _nearest = config.set_max_background(BACKGROUND_MAX);
         Ok(())
     }
 
@@ -773,18 +749,6 @@ thread_local! {
 }
 
 const DIRECTORY_FLAGS: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_CACHE_DIR);
-
-/// One request of the kernel has at most this.
-const WRITE_BYTES_MAX: u32 = 1 << 20;
-
-/// Read-ahead and other requests in the background that the kernel may have open.
-const BACKGROUND_MAX: u16 = 64;
-
-/// Stands for no bytes of a file.
-const ATTRIBUTES_ONLY: i64 = -1;
-
-const SEEK_DATA: i32 = 3;
-const SEEK_HOLE: i32 = 4;
 
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
