@@ -114,6 +114,7 @@ impl HistoryEvent {
                     Change::Attributes(_) => "attributes",
                     Change::SetXattr { .. } => "set-xattr",
                     Change::RemoveXattr { .. } => "remove-xattr",
+                    Change::Restated(_) => "restated",
                     Change::Size(SizeChange::Truncate { .. }) => "truncate",
                     Change::Size(SizeChange::Punch { .. }) => "punch",
                     Change::Size(SizeChange::Zero { .. }) => "zero",

@@ -201,6 +201,7 @@ fn changed(change: &Change) -> String {
                 format!("{} at {offset}", format_bytes(length))
             }
         },
+        Change::Restated(_) => "what it is, said again".to_owned(),
     }
 }
 

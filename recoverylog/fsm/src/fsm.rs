@@ -1,18 +1,19 @@
 //! Which ops of a log count, in what order, and what is live after them.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::op::{Body, LinkName, Mark, Mode, RecordedOp};
+use crate::op::{Body, Change, LinkName, Mark, Mode, RecordedOp, Restated};
 use crate::{
     Author, Fnode, FnodeSegments, FsmHints, Property, Segment, SegmentError, SegmentSet, Timestamp,
 };
 
+mod hinted;
 mod resume;
 
+use hinted::{flatten, is_birth, is_gap, unborn};
 pub use resume::{Rest, ResumeError};
 
 /// The state of a log after the ops that were applied.
@@ -32,15 +33,24 @@ pub struct Fsm {
     links: BTreeMap<LinkName, Fnode>,
     properties: BTreeMap<Bytes, Bytes>,
     hinted_segments: SegmentSet,
-    hinted_fnodes: VecDeque<Fnode>,
+    /// The hinted files that did not come to be yet, by the op that will make them.
+    hinted_births: BTreeMap<i64, Fnode>,
+    /// Those of them that come to be by an op that says them again: their content is before it.
+    unborn: BTreeMap<Fnode, LiveNode>,
     /// How often ops are skipped between hinted segments from here on.
     hinted_gaps: usize,
+    /// The first op since ops were skipped last.
+    run_first: i64,
+    /// That op, if it is not about a live file any more, still has to be found: what follows upon it
+    /// leads to the log's head.
+    run: Option<Segment>,
 }
 
 /// A file with a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LiveNode {
     links: u32,
+    birth: i64,
     segments: Vec<Segment>,
 }
 
@@ -48,6 +58,12 @@ impl LiveNode {
     /// Returns how many names the file has.
     pub fn links(&self) -> u32 {
         self.links
+    }
+
+    /// Returns the sequence number of the op by which it came to be: that of its fnode, or of a
+    /// later one that said all about it again.
+    pub fn birth(&self) -> i64 {
+        self.birth
     }
 
     /// Returns the segments that hold its ops.
@@ -130,6 +146,9 @@ pub enum FromHintsError {
     /// A file's first segment does not begin with its Create.
     #[error("hinted segments of file {0} do not begin with its first op")]
     FnodeSegments(Fnode),
+    /// The op by which a file comes to be is in no segment, before the file, or another file's.
+    #[error("hinted file {0} comes to be by an op that is not hinted")]
+    Birth(Fnode),
     /// A segment does not fit.
     #[error("hinted segment: {0}")]
     Segment(#[from] SegmentError),
@@ -149,7 +168,7 @@ impl Fsm {
         if hints.log.is_empty() {
             return Err(FromHintsError::NoLog);
         }
-        let (hinted_segments, hinted_fnodes) = flatten(hints)?;
+        let (hinted_segments, hinted_births) = flatten(hints)?;
         let pairs = hinted_segments.iter().zip(hinted_segments.iter().skip(1));
         let hinted_gaps = pairs.filter(|(a, b)| is_gap(a, b.first_seq_no)).count();
         let mut fsm = Self {
@@ -163,8 +182,11 @@ impl Fsm {
             links: BTreeMap::new(),
             properties: BTreeMap::new(),
             hinted_segments,
-            hinted_fnodes,
+            unborn: unborn(&hinted_births),
+            hinted_births,
             hinted_gaps,
+            run_first: 1,
+            run: None,
         };
         if let Some(last) = fsm.hinted_segments.last()
             && last.log != hints.log
@@ -175,6 +197,7 @@ impl Fsm {
         if let Some(first) = fsm.hinted_segments.first() {
             fsm.next_seq_no = first.first_seq_no;
             fsm.next_checksum = first.first_checksum;
+            fsm.run_first = first.first_seq_no;
         }
         for Property { path, content } in &hints.properties {
             fsm.properties.insert(path.clone(), content.clone());
@@ -211,11 +234,16 @@ impl Fsm {
             let (expected, actual) = (self.next_checksum, op.checksum);
             return Err(FsmError::ChecksumMismatch { expected, actual });
         }
-        let is_create = matches!(op.body, Body::Create { .. });
-        if !is_create && self.hinted_fnodes.front() == Some(&Fnode(op.seq_no)) {
+        if let Some((&birth, &fnode)) = self.hinted_births.first_key_value()
+            && birth == op.seq_no
+            && !is_birth(op, fnode)
+        {
             return Err(FsmError::ExpectedHintedFnode);
         }
         let applied = self.act(op, extent)?;
+        if op.seq_no == self.run_first && op.seq_no > 1 {
+            self.run = Some(segment_of(op, extent));
+        }
         self.mode = op.mode.or(self.mode);
         self.last_time = self.last_time.max(op.time);
         self.last_log = Arc::clone(extent.log);
@@ -229,6 +257,7 @@ impl Fsm {
             if let Some(next) = self.hinted_segments.first() {
                 if passed.is_some_and(|passed| is_gap(&passed, next.first_seq_no)) {
                     self.hinted_gaps -= 1;
+                    self.run_first = next.first_seq_no;
                 }
                 self.next_seq_no = next.first_seq_no;
                 self.next_checksum = next.first_checksum;
@@ -269,8 +298,14 @@ impl Fsm {
                 }
                 Ok(Applied::Applied)
             }
-            Body::Write(write) => Ok(self.touch(write.fnode, op, extent)),
-            Body::Change { fnode, .. } => Ok(self.touch(*fnode, op, extent)),
+            Body::Write(write) => Ok(self.touch_content(write.fnode, op, extent)),
+            Body::Change { fnode, change, .. } => match change {
+                Change::Size(_) => Ok(self.touch_content(*fnode, op, extent)),
+                Change::Restated(restated) => self.restate(*fnode, restated, op, extent),
+                Change::Attributes(_) | Change::SetXattr { .. } | Change::RemoveXattr { .. } => {
+                    Ok(self.touch(*fnode, op, extent))
+                }
+            },
             Body::Property { path, content } => {
                 let at = LinkName {
                     parent: Fnode::ROOT,
@@ -293,9 +328,9 @@ impl Fsm {
     ) -> Result<Applied, FsmError> {
         self.check_free(at)?;
         let fnode = Fnode(op.seq_no);
-        if self.hinted_fnodes.front() == Some(&fnode) {
-            self.hinted_fnodes.pop_front();
-        } else if !self.hinted_fnodes.is_empty() || self.hinted_gaps > 0 {
+        if self.hinted_births.get(&op.seq_no) == Some(&fnode) {
+            self.hinted_births.remove(&op.seq_no);
+        } else if !self.hinted_births.is_empty() || self.hinted_gaps > 0 {
             // The file was dead when the hints were made. If ops will be skipped, the one by which
             // it lost its last name may be among them.
             return Ok(Applied::NotTracked);
@@ -304,12 +339,45 @@ impl Fsm {
             fnode,
             LiveNode {
                 links: 1,
+                birth: op.seq_no,
                 segments: Vec::new(),
             },
         );
         self.links.insert(at.clone(), fnode);
         self.extend(fnode, op, extent);
         Ok(Applied::Applied)
+    }
+
+    /// A live file is as it is said to be. A hinted one comes to be by it, if that is its birth.
+    fn restate(
+        &mut self,
+        fnode: Fnode,
+        restated: &Restated,
+        op: &RecordedOp,
+        extent: OpExtent<'_>,
+    ) -> Result<Applied, FsmError> {
+        if self.hinted_births.get(&op.seq_no) != Some(&fnode) {
+            return Ok(self.touch(fnode, op, extent));
+        }
+        if restated.links.is_empty() {
+            return Err(FsmError::NoSuchLink);
+        }
+        let mut names = BTreeSet::new();
+        for at in &restated.links {
+            self.check_free(at)?;
+            if !names.insert(at) {
+                return Err(FsmError::LinkExists);
+            }
+        }
+        self.hinted_births.remove(&op.seq_no);
+        let mut node = self.unborn.remove(&fnode).unwrap_or_default();
+        node.birth = op.seq_no;
+        node.links = u32::try_from(restated.links.len()).unwrap_or(u32::MAX);
+        self.live_nodes.insert(fnode, node);
+        for at in &restated.links {
+            self.links.insert(at.clone(), fnode);
+        }
+        Ok(self.touch(fnode, op, extent))
     }
 
     fn check_free(&self, at: &LinkName) -> Result<(), FsmError> {
@@ -330,42 +398,46 @@ impl Fsm {
         }
     }
 
+    /// As [`touch`](Self::touch), but the content of a file may be before its birth.
+    fn touch_content(&mut self, fnode: Fnode, op: &RecordedOp, extent: OpExtent<'_>) -> Applied {
+        match self.unborn.get_mut(&fnode) {
+            Some(node) => {
+                extend(node, self.run_first, op, extent);
+                Applied::Applied
+            }
+            None => self.touch(fnode, op, extent),
+        }
+    }
+
     /// Adds the op to a file's segments, if the file is live.
     fn extend(&mut self, fnode: Fnode, op: &RecordedOp, extent: OpExtent<'_>) -> bool {
         let Some(node) = self.live_nodes.get_mut(&fnode) else {
             return false;
         };
-        if let Some(last) = node.segments.last_mut()
-            && last.author == op.author
-            && last.log == *extent.log
-        {
-            last.last_seq_no = op.seq_no;
-            last.last_offset = extent.end;
-            return true;
-        }
-        node.segments.push(Segment {
-            author: op.author,
-            first_seq_no: op.seq_no,
-            first_offset: extent.begin,
-            first_checksum: op.checksum,
-            last_seq_no: op.seq_no,
-            last_offset: extent.end,
-            log: Arc::clone(extent.log),
-        });
+        extend(node, self.run_first, op, extent);
         true
     }
 
     /// Builds hints of the present state, for a log that is recorded into.
     pub fn hints(&self, log: &Arc<str>) -> FsmHints {
         let blank: Arc<str> = "".into();
+        let mut run = self.run.clone().filter(|run| {
+            let mut segments = self.live_nodes.values().flat_map(|node| &node.segments);
+            !segments.any(|segment| segment.last_seq_no >= run.first_seq_no)
+        });
         let live_nodes = self.live_nodes.iter().map(|(&fnode, node)| {
             let mut segments = node.segments.clone();
+            segments.extend(run.take());
             for segment in &mut segments {
                 if segment.log == *log {
                     segment.log = Arc::clone(&blank);
                 }
             }
-            FnodeSegments { fnode, segments }
+            FnodeSegments {
+                fnode,
+                segments,
+                birth: (node.birth != fnode.0).then_some(node.birth),
+            }
         });
         let properties = self.properties.iter().map(|(path, content)| Property {
             path: path.clone(),
@@ -449,44 +521,33 @@ impl Fsm {
 
     /// Iterates over the hinted files that are not created yet.
     pub fn hinted_fnodes(&self) -> impl Iterator<Item = Fnode> {
-        self.hinted_fnodes.iter().copied()
+        self.hinted_births.values().copied()
     }
 }
 
-fn is_gap(segment: &Segment, next_first: i64) -> bool {
-    segment.last_seq_no.saturating_add(1) < next_first
+/// Adds an op to the segments of a file. A segment does not reach over ops that were skipped: what
+/// hints left out may be gone.
+fn extend(node: &mut LiveNode, run_first: i64, op: &RecordedOp, extent: OpExtent<'_>) {
+    if let Some(last) = node.segments.last_mut()
+        && last.author == op.author
+        && last.log == *extent.log
+        && last.last_seq_no >= run_first - 1
+    {
+        last.last_seq_no = op.seq_no;
+        last.last_offset = extent.end;
+        return;
+    }
+    node.segments.push(segment_of(op, extent));
 }
 
-fn flatten(hints: &FsmHints) -> Result<(SegmentSet, VecDeque<Fnode>), FromHintsError> {
-    let mut all = Vec::new();
-    let mut fnodes: VecDeque<Fnode> = VecDeque::new();
-    for node in &hints.live_nodes {
-        if let Some(&before) = fnodes.back()
-            && node.fnode <= before
-        {
-            return Err(FromHintsError::FnodeOrder(before, node.fnode));
-        }
-        if node
-            .segments
-            .first()
-            .is_none_or(|first| first.first_seq_no != node.fnode.0)
-        {
-            return Err(FromHintsError::FnodeSegments(node.fnode));
-        }
-        for segment in &node.segments {
-            let mut segment = segment.clone();
-            if segment.log.is_empty() {
-                segment.log = Arc::clone(&hints.log);
-            }
-            all.push(segment);
-        }
-        fnodes.push_back(node.fnode);
+fn segment_of(op: &RecordedOp, extent: OpExtent<'_>) -> Segment {
+    Segment {
+        author: op.author,
+        first_seq_no: op.seq_no,
+        first_offset: extent.begin,
+        first_checksum: op.checksum,
+        last_seq_no: op.seq_no,
+        last_offset: extent.end,
+        log: Arc::clone(extent.log),
     }
-    // In order each segment goes to the end of the set, so that large hints take no quadratic time.
-    all.sort_by_key(|segment| (segment.first_seq_no, Reverse(segment.last_seq_no)));
-    let mut segments = SegmentSet::default();
-    for segment in all {
-        segments.add(segment)?;
-    }
-    Ok((segments, fnodes))
 }

@@ -30,8 +30,11 @@ pub struct FsmHints {
 pub struct FnodeSegments {
     /// The file.
     pub fnode: Fnode,
-    /// Its segments; the first op of the first is its Create.
+    /// Its segments; the first op of the first is its Create, unless another birth is said.
     pub segments: Vec<Segment>,
+    /// The sequence number of the op by which it comes to be, in hints that leave ops out. The
+    /// segments of any file may hold that op, and ops of this file.
+    pub birth: Option<i64>,
 }
 
 /// A small file outside of fnodes.
@@ -71,7 +74,8 @@ pub enum HintsError {
     Mode(u64),
 }
 
-/// Fields of hints that old readers skip.
+/// Fields of hints that old readers skip. The birth is a field of a file.
+const BIRTH: u32 = 16;
 const MODE: u32 = 16;
 const TIME: u32 = 17;
 
@@ -99,6 +103,7 @@ impl FsmHints {
             for segment in &node.segments {
                 inner.message(2, &encode_segment(segment));
             }
+            inner.int64(BIRTH, node.birth.unwrap_or(0));
             message.message(2, &inner);
         }
         for property in &self.properties {
@@ -179,6 +184,7 @@ fn decode_node(mut bytes: Bytes) -> Result<FnodeSegments, HintsError> {
         match field {
             1 => node.fnode = Fnode(value.int64(field)?),
             2 => node.segments.push(decode_segment(value.bytes(field)?)?),
+            BIRTH => node.birth = Some(value.int64(field)?).filter(|birth| *birth != 0),
             _ => {}
         }
     }

@@ -175,6 +175,15 @@ impl MemoryImage {
         })
     }
 
+    /// Makes the directory of a state that came to be elsewhere.
+    pub fn of(fsm: Fsm, tree: Tree, contents: BTreeMap<Fnode, SparseContent>) -> Self {
+        Self {
+            fsm,
+            tree,
+            contents,
+        }
+    }
+
     /// Plays a log whose bytes begin at offset zero: only hinted segments, as long as there are
     /// any. Calls `after` behind each op with the result of its application, and the offset behind
     /// its content.

@@ -152,8 +152,25 @@ pub enum Change {
         /// Its name.
         name: Bytes,
     },
-    /// Size or holes changed.
+    /// Size or holes changed. Without an mtime it repeats the size that the file has, so that the
+    /// earlier op may go.
     Size(SizeChange),
+    /// Nothing: all that is known of the file but its content is said again, so that the earlier ops
+    /// may go.
+    Restated(Box<Restated>),
+}
+
+/// A file as it is, but for its content and size.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Restated {
+    /// What it is.
+    pub inode: Inode,
+    /// Last access, if a program set it.
+    pub atime: Option<Timestamp>,
+    /// Its names, at least one.
+    pub links: Vec<LinkName>,
+    /// Its extended attributes: names and values.
+    pub xattrs: Vec<(Bytes, Bytes)>,
 }
 
 /// What a no-op stands for.

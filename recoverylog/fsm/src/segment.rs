@@ -194,6 +194,14 @@ impl SegmentSet {
         })
     }
 
+    /// Returns the last segment that begins with an op or before it.
+    pub(crate) fn up_to(&self, seq_no: i64) -> Option<&Segment> {
+        let behind = self
+            .segments
+            .partition_point(|segment| segment.first_seq_no <= seq_no);
+        self.segments.get(behind.checked_sub(1)?)
+    }
+
     /// Takes the first segment out.
     pub(crate) fn pop_first(&mut self) -> Option<Segment> {
         self.segments.pop_front()

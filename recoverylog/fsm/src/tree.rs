@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use crate::op::LinkName;
+use crate::op::{LinkName, Restated};
 use crate::{Fnode, Kind, Mode};
 
 mod apply;
@@ -33,6 +33,9 @@ pub struct Tree {
     directories: BTreeMap<Fnode, Directory>,
     /// Links that have no place: below a parent that is unknown or no directory.
     aside: BTreeMap<LinkName, Fnode>,
+    /// Files of which only content is known so far: the ops that made them were left out, and one that
+    /// says them again will follow.
+    unborn: BTreeMap<Fnode, Attributes>,
     next_implicit: i64,
 }
 
@@ -86,6 +89,7 @@ impl Tree {
             nodes: BTreeMap::new(),
             directories: directories.into(),
             aside: BTreeMap::new(),
+            unborn: BTreeMap::new(),
             next_implicit: -1,
         }
     }
@@ -239,6 +243,33 @@ impl Tree {
         self.nodes
             .get(&self.recorded(fnode)?)
             .map(|node| &node.attributes)
+    }
+
+    /// Returns all that is known of a file but its content and size, as an op says it again. `None` for
+    /// files without a name, and where a name has no place.
+    pub(crate) fn restated(&self, fnode: Fnode) -> Option<Restated> {
+        let node = self.nodes.get(&fnode)?;
+        if node.aside > 0 || self.mode == Mode::Compat {
+            return None;
+        }
+        let links = node.links.iter().map(|(parent, name)| LinkName {
+            parent: if *parent == HIDDEN {
+                Fnode::ROOT
+            } else {
+                *parent
+            },
+            path: name.clone(),
+        });
+        let attributes = &node.attributes;
+        let xattrs = attributes.xattrs.iter();
+        Some(Restated {
+            inode: attributes.inode(attributes.mtime.unwrap_or_default()),
+            atime: attributes.atime,
+            links: links.collect(),
+            xattrs: xattrs
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        })
     }
 
     /// Iterates over the live files, in order. The root directory is among them if the log has it.

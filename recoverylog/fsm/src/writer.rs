@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use crate::op::{Body, Change, Group, Mark, RecordedOp};
+use crate::op::{Body, Change, Group, Mark, RecordedOp, Restated};
 use crate::tree::{Tree, root};
 use crate::{
-    Applied, Author, Fnode, Fsm, FsmError, FsmHints, Inode, Kind, Mode, Mutation, OpExtent,
-    Timestamp,
+    Applied, Author, Fnode, Fsm, FsmError, FsmHints, Inode, Kind, Liveness, Mode, Mutation,
+    OpExtent, SizeChange, Timestamp,
 };
 
 mod emit;
@@ -43,6 +43,9 @@ pub struct OpWriter {
     author: Author,
     log: Arc<str>,
     fsm: Fsm,
+    /// What is live of what was acknowledged. Only of `native` logs, and only if all of the log that
+    /// is live went through it.
+    liveness: Option<Liveness>,
     tree: Tree,
     next_seq_no: i64,
     next_checksum: u32,
@@ -112,10 +115,12 @@ impl OpWriter {
         if tree.mode() != mode {
             return Err(StartError::Mode);
         }
+        let is_new = mode == Mode::Native && fsm.next_seq_no() == 1;
         Ok(Self {
             mode,
             author,
             log: log.into(),
+            liveness: is_new.then(Liveness::new),
             next_seq_no: fsm.next_seq_no(),
             next_checksum: fsm.next_checksum(),
             last_time: fsm.last_time(),
@@ -124,6 +129,14 @@ impl OpWriter {
             sealed: VecDeque::new(),
             open: Vec::new(),
         })
+    }
+
+    /// Goes on with what is live of a state that was recovered. Without it, hints of a log that is not
+    /// new leave nothing out, and nothing of it can be cleaned.
+    #[must_use]
+    pub fn with_liveness(mut self, liveness: Liveness) -> Self {
+        self.liveness = (self.mode == Mode::Native).then_some(liveness);
+        self
     }
 
     /// Makes the state ready for mutations: records the root directory's own inode if the log has
@@ -277,6 +290,61 @@ impl OpWriter {
         })
     }
 
+    /// Says again all that is known of a file but its content and size, so that the earlier ops may go.
+    /// Nothing for files that have lost their last name, in `compat` logs, and where it takes more
+    /// than a frame should hold.
+    pub fn restate(
+        &mut self,
+        fnode: Fnode,
+        now: Timestamp,
+        out: &mut BytesMut,
+    ) -> Result<Written, WriteError> {
+        let fnode = self.tree.recorded(fnode);
+        let restated = fnode.and_then(|fnode| self.tree.restated(fnode));
+        self.repeat(fnode, restated.and_then(small_enough), now, out)
+    }
+
+    /// Says the size of a regular file again, so that the earlier op may go. Nothing for files that
+    /// have lost their last name, and in `compat` logs.
+    pub fn repeat_size(
+        &mut self,
+        fnode: Fnode,
+        now: Timestamp,
+        out: &mut BytesMut,
+    ) -> Result<Written, WriteError> {
+        let fnode = self.tree.recorded(fnode);
+        let attributes = fnode.and_then(|fnode| self.tree.attributes(fnode));
+        let regular = attributes
+            .filter(|attributes| attributes.kind == Kind::Regular && self.mode == Mode::Native);
+        let change = regular.map(|attributes| {
+            let size = attributes.size;
+            Change::Size(SizeChange::Truncate { size })
+        });
+        self.repeat(fnode, change, now, out)
+    }
+
+    fn repeat(
+        &mut self,
+        fnode: Option<Fnode>,
+        change: Option<Change>,
+        now: Timestamp,
+        out: &mut BytesMut,
+    ) -> Result<Written, WriteError> {
+        let first = self.next_seq_no;
+        if let (Some(fnode), Some(change)) = (fnode, change) {
+            let body = Body::Change {
+                fnode,
+                change,
+                mtime: None,
+            };
+            self.put(body, Context { group: None, now }, out)?;
+        }
+        Ok(Written {
+            seq_nos: self.since(first),
+            ..Written::default()
+        })
+    }
+
     /// Ends the open batch, and returns the sequence numbers of its ops; `None` if it has none.
     pub fn seal(&mut self) -> Option<RangeInclusive<i64>> {
         let first = self.open.first()?.op.seq_no;
@@ -297,7 +365,10 @@ impl OpWriter {
                 begin: at(pending.begin),
                 end: at(pending.end),
             };
-            let _applied: Applied = self.fsm.apply(&pending.op, pending.next_checksum, extent)?;
+            let applied: Applied = self.fsm.apply(&pending.op, pending.next_checksum, extent)?;
+            if let Some(liveness) = &mut self.liveness {
+                liveness.apply(&pending.op, applied, extent);
+            }
             let first = if index == 0 {
                 pending.op.seq_no
             } else {
@@ -310,9 +381,17 @@ impl OpWriter {
 
     /// Builds hints of all that is acknowledged.
     pub fn hints(&self) -> FsmHints {
-        let mut hints = self.fsm.hints(&self.log);
+        let mut hints = match &self.liveness {
+            Some(liveness) => liveness.hints(&self.fsm, &self.log),
+            None => self.fsm.hints(&self.log),
+        };
         hints.mode = (self.mode == Mode::Native).then_some(self.mode);
         hints
+    }
+
+    /// Returns what is live of what was acknowledged, if that is known.
+    pub fn liveness(&self) -> Option<&Liveness> {
+        self.liveness.as_ref()
     }
 
     /// Returns the state that was acknowledged.
@@ -385,6 +464,15 @@ impl Extra {
             rerecorded: false,
         }
     }
+}
+
+/// An op that says a file again is left out if the file has too many names and attributes.
+fn small_enough(restated: Restated) -> Option<Change> {
+    let names = restated.links.iter().map(|at| at.path.len() + 32);
+    let xattrs = restated.xattrs.iter();
+    let xattrs = xattrs.map(|(name, value)| name.len() + value.len() + 32);
+    let bytes = names.chain(xattrs).sum::<usize>();
+    (bytes <= crate::FRAME_BYTES_MAX as usize / 2).then(|| Change::Restated(Box::new(restated)))
 }
 
 fn step_cost(step: &Step<'_>) -> usize {

@@ -8,7 +8,7 @@ use gazette_recoverylog_fsm::image::MemoryImage;
 use gazette_recoverylog_fsm::{
     AttributeChange, Author, Body, Change, Event, FRAME_HEADER_BYTES, Fnode, FnodeSegments, Fsm,
     FsmHints, Group, Inode, Kind, LinkName, Mark, Mode, Mutation, OpReader, OpWriter, Place,
-    Property, RecordedOp, Segment, SizeChange, Timestamp, Unfinished, Write, chain,
+    Property, RecordedOp, Restated, Segment, SizeChange, Timestamp, Unfinished, Write, chain,
 };
 use proptest::prelude::*;
 
@@ -83,6 +83,19 @@ fn inode() -> impl Strategy<Value = Inode> {
     })
 }
 
+fn restated() -> impl Strategy<Value = Restated> {
+    let links = proptest::collection::vec(name(), 0..3);
+    let xattrs = proptest::collection::vec((bytes(5), bytes(5)), 0..3);
+    (inode(), proptest::option::of(time()), links, xattrs).prop_map(
+        |(inode, atime, links, xattrs)| Restated {
+            inode,
+            atime,
+            links,
+            xattrs,
+        },
+    )
+}
+
 fn change() -> impl Strategy<Value = Change> {
     let some = proptest::option::of(0..0o10000u32);
     let attributes = (some, any::<Option<u32>>(), any::<Option<u32>>());
@@ -113,6 +126,7 @@ fn change() -> impl Strategy<Value = Change> {
                 keep_size,
             })
         }),
+        restated().prop_map(|restated| Change::Restated(Box::new(restated))),
     ]
 }
 
@@ -310,12 +324,15 @@ fn segment() -> impl Strategy<Value = Segment> {
 }
 
 fn hints() -> impl Strategy<Value = FsmHints> {
-    let node =
-        (0..9i64, proptest::collection::vec(segment(), 0..3)).prop_map(|(fnode, segments)| {
-            FnodeSegments {
-                fnode: Fnode(fnode),
-                segments,
-            }
+    let node = (
+        0..9i64,
+        proptest::collection::vec(segment(), 0..3),
+        proptest::option::of(1..12i64),
+    )
+        .prop_map(|(fnode, segments, birth)| FnodeSegments {
+            fnode: Fnode(fnode),
+            segments,
+            birth,
         });
     let property =
         ("[a-z/<&\u{2028}\n\"é]{0,4}", "[a-z]{0,4}").prop_map(|(path, content)| Property {

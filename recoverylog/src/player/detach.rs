@@ -20,6 +20,16 @@ pub(super) fn detached(mut decoded: DecodedOp) -> DecodedOp {
                 detach(value);
             }
             Change::RemoveXattr { name } => detach(name),
+            Change::Restated(restated) => {
+                detach(&mut restated.inode.target);
+                for at in &mut restated.links {
+                    detach(&mut at.path);
+                }
+                for (name, value) in &mut restated.xattrs {
+                    detach(name);
+                    detach(value);
+                }
+            }
             Change::Attributes(_) | Change::Size(_) => {}
         },
         Body::Property { path, content } => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{FromHintsError, Fsm, LiveNode, flatten};
+use super::{FromHintsError, Fsm, LiveNode, flatten, is_gap};
 use crate::op::LinkName;
 use crate::{Fnode, FsmHints, SegmentSet};
 
@@ -64,14 +64,26 @@ impl Fsm {
                     segment.log = Arc::clone(&hints.log);
                 }
             }
-            fsm.live_nodes
-                .insert(node.fnode, LiveNode { links, segments });
+            let birth = node.birth.unwrap_or(node.fnode.0);
+            let live = LiveNode {
+                links,
+                birth,
+                segments,
+            };
+            fsm.live_nodes.insert(node.fnode, live);
         }
         if let Some((fnode, _)) = counts.pop_first() {
             return Err(ResumeError::Links(fnode));
         }
         fsm.hinted_segments = SegmentSet::default();
-        fsm.hinted_fnodes.clear();
+        fsm.hinted_births.clear();
+        fsm.unborn.clear();
+        let pairs = segments.iter().zip(segments.iter().skip(1)).rev();
+        let behind_gap = pairs
+            .filter(|(before, after)| is_gap(before, after.first_seq_no))
+            .map(|(_, after)| after);
+        let run = behind_gap.chain(segments.first()).next();
+        fsm.run_first = run.map_or(1, |first| first.first_seq_no);
         fsm.hinted_gaps = 0;
         fsm.last_log = Arc::clone(&hints.log);
         fsm.links = rest.links;

@@ -12,6 +12,7 @@ use crate::{Fnode, Timestamp};
 /// Members that old readers skip. A time is its seconds and nanoseconds.
 const MODE: &str = "gazfs_mode";
 const TIME: &str = "gazfs_time";
+const BIRTH: &str = "gazfs_birth";
 
 pub(super) fn encode(hints: &FsmHints) -> String {
     let mut out = String::from("{");
@@ -28,6 +29,9 @@ pub(super) fn encode(hints: &FsmHints) -> String {
         }
         out.push_str("\"segments\":");
         list(out, &node.segments, segment);
+        if let Some(birth) = node.birth {
+            let _ok = write!(out, ",\"{BIRTH}\":{birth}");
+        }
         out.push('}');
     });
     out.push_str(",\"properties\":");
@@ -168,6 +172,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<FsmHints, HintsError> {
         hints.live_nodes.push(FnodeSegments {
             fnode: Fnode(number(node, "fnode")?),
             segments: segments.collect::<Result<_, _>>()?,
+            birth: Some(number(node, BIRTH)?).filter(|birth| *birth != 0),
         });
     }
     for property in items(members, "properties")? {

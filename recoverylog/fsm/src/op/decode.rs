@@ -3,7 +3,9 @@
 use bytes::Bytes;
 
 use super::fields::{base, extension};
-use super::{Body, Change, Group, LinkName, Mark, Mode, OpError, RecordedOp, Write, mode_of};
+use super::{
+    Body, Change, Group, LinkName, Mark, Mode, OpError, RecordedOp, Restated, Write, mode_of,
+};
 use crate::proto::{ProtoError, next_field};
 use crate::{AttributeChange, Fnode, Inode, Kind, SizeChange, Timestamp};
 
@@ -206,6 +208,9 @@ fn decode_write(mut bytes: Bytes, raw: &mut RawWrite) -> Result<(), OpError> {
                     keep_size,
                 })
             }
+            extension::RESTATED => {
+                Change::Restated(Box::new(decode_restated(value.bytes(field)?)?))
+            }
             _ => continue,
         };
         if change.replace(said).is_some() {
@@ -213,6 +218,28 @@ fn decode_write(mut bytes: Bytes, raw: &mut RawWrite) -> Result<(), OpError> {
         }
     }
     Ok(())
+}
+
+fn decode_restated(mut bytes: Bytes) -> Result<Restated, OpError> {
+    let mut restated = Restated::default();
+    while let Some((field, value)) = next_field(&mut bytes)? {
+        match field {
+            1 => restated.inode = decode_inode(value.bytes(field)?)?,
+            2 => restated.atime = Some(decode_time(value.bytes(field)?)?),
+            3 => {
+                let mut link = RawLink::default();
+                decode_link(value.bytes(field)?, &mut link)?;
+                restated.links.push(link.at);
+            }
+            4 => {
+                let mut pair = <(Bytes, Bytes)>::default();
+                decode_pair(value.bytes(field)?, &mut pair)?;
+                restated.xattrs.push(pair);
+            }
+            _ => {}
+        }
+    }
+    Ok(restated)
 }
 
 fn decode_pair(mut bytes: Bytes, pair: &mut (Bytes, Bytes)) -> Result<(), ProtoError> {

@@ -1,7 +1,7 @@
 //! Ops to protobuf messages.
 
 use super::fields::{base, extension};
-use super::{Body, Change, Group, LinkName, Mark, Mode, RecordedOp, Write};
+use super::{Body, Change, Group, LinkName, Mark, Mode, RecordedOp, Restated, Write};
 use crate::proto::Message;
 use crate::{AttributeChange, Fnode, Inode, Kind, SizeChange, Timestamp};
 
@@ -139,9 +139,32 @@ fn encode_change(fnode: Fnode, change: &Change, mtime: Option<Timestamp>) -> Mes
             inner.bool(3, *keep_size);
             extension::ZERO
         }
+        Change::Restated(restated) => {
+            encode_restated(restated, &mut inner);
+            extension::RESTATED
+        }
     };
     message.message(field, &inner);
     message
+}
+
+fn encode_restated(restated: &Restated, inner: &mut Message) {
+    inner.message(1, &encode_inode(&restated.inode));
+    if let Some(atime) = restated.atime {
+        inner.message(2, &encode_time(atime));
+    }
+    for at in &restated.links {
+        let mut link = Message::default();
+        link.bytes(2, &at.path);
+        link.int64(extension::PARENT, at.parent.0);
+        inner.message(3, &link);
+    }
+    for (name, value) in &restated.xattrs {
+        let mut pair = Message::default();
+        pair.bytes(1, name);
+        pair.bytes(2, value);
+        inner.message(4, &pair);
+    }
 }
 
 fn encode_attributes(change: &AttributeChange, inner: &mut Message) {

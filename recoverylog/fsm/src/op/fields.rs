@@ -32,4 +32,5 @@ pub(super) mod extension {
     pub(in crate::op) const TRUNCATE: u32 = 23;
     pub(in crate::op) const PUNCH: u32 = 24;
     pub(in crate::op) const ZERO: u32 = 25;
+    pub(in crate::op) const RESTATED: u32 = 26;
 }

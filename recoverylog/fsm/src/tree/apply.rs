@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::names::{DIRECTORY_FILE, Target, parse, root};
 use super::{Attributes, Directory, HIDDEN, Node, Tree, TreeError};
-use crate::op::{Body, LinkName, RecordedOp};
+use crate::op::{Body, LinkName, RecordedOp, Restated};
 use crate::{Change, Fnode, Kind, Mode};
 
 impl Tree {
@@ -23,7 +23,7 @@ impl Tree {
             Body::Write(write) => {
                 let end = write.offset.checked_add(write.length);
                 let end = end.and_then(|end| u64::try_from(end).ok());
-                let attributes = self.attributes_mut(write.fnode)?;
+                let attributes = self.content_of(write.fnode)?;
                 if attributes.kind != Kind::Regular && write.length > 0 {
                     return Err(TreeError::NotRegular(write.fnode));
                 }
@@ -40,7 +40,16 @@ impl Tree {
                 change,
                 mtime,
             } => {
-                let attributes = self.attributes_mut(*fnode)?;
+                if let Change::Restated(restated) = change {
+                    return self.restate(*fnode, restated);
+                }
+                let attributes = match change {
+                    Change::Size(_) => self.content_of(*fnode)?,
+                    Change::Attributes(_)
+                    | Change::SetXattr { .. }
+                    | Change::RemoveXattr { .. }
+                    | Change::Restated(_) => self.attributes_mut(*fnode)?,
+                };
                 if attributes.kind != Kind::Regular && matches!(change, Change::Size(_)) {
                     return Err(TreeError::NotRegular(*fnode));
                 }
@@ -56,6 +65,85 @@ impl Tree {
             .get_mut(&fnode)
             .ok_or(TreeError::Unknown(fnode))?;
         Ok(&mut node.attributes)
+    }
+
+    /// Returns what is known of a file whose content changes. In a `native` log that may be nothing
+    /// yet: the op by which it comes to be follows.
+    fn content_of(&mut self, fnode: Fnode) -> Result<&mut Attributes, TreeError> {
+        if self.mode == Mode::Native && !self.nodes.contains_key(&fnode) {
+            return Ok(self.unborn.entry(fnode).or_default());
+        }
+        self.attributes_mut(fnode)
+    }
+
+    /// A file that is known is as it is said to be; another comes to be.
+    fn restate(&mut self, fnode: Fnode, restated: &Restated) -> Result<(), TreeError> {
+        if self.nodes.contains_key(&fnode) {
+            return Ok(());
+        }
+        if self.mode == Mode::Compat {
+            return Err(TreeError::Unknown(fnode));
+        }
+        let unborn = self.unborn.remove(&fnode);
+        let size = unborn.map_or(0, |attributes| attributes.size);
+        let inode = &restated.inode;
+        if size > 0 && inode.kind != Kind::Regular {
+            return Err(TreeError::NotRegular(fnode));
+        }
+        let is_directory = inode.kind == Kind::Directory;
+        if !is_directory && restated.links.contains(&root(self.mode)) {
+            return Err(TreeError::Directory(fnode));
+        }
+        for at in &restated.links {
+            self.parse(at)?;
+        }
+        let attributes = Attributes {
+            size,
+            atime: restated.atime,
+            xattrs: restated.xattrs.iter().cloned().collect(),
+            ..Attributes::from(inode)
+        };
+        self.nodes.insert(
+            fnode,
+            Node {
+                attributes,
+                links: BTreeSet::new(),
+                aside: 0,
+            },
+        );
+        for at in &restated.links {
+            self.link(fnode, at)?;
+        }
+        if is_directory {
+            self.open_directory(fnode)?;
+        }
+        Ok(())
+    }
+
+    /// A directory of a `native` log came to be. What was linked into it before has its place now.
+    fn open_directory(&mut self, fnode: Fnode) -> Result<(), TreeError> {
+        self.directories.insert(fnode, Directory::default());
+        let first = LinkName {
+            parent: fnode,
+            path: Bytes::new(),
+        };
+        let waiting: Vec<LinkName> = self
+            .aside
+            .range(first..)
+            .map(|(at, _)| at)
+            .take_while(|at| at.parent == fnode)
+            .cloned()
+            .collect();
+        for at in waiting {
+            let Some(child) = self.aside.remove(&at) else {
+                continue;
+            };
+            if let Some(node) = self.nodes.get_mut(&child) {
+                node.aside -= 1;
+                self.link(child, &at)?;
+            }
+        }
+        Ok(())
     }
 
     fn create(
@@ -81,7 +169,7 @@ impl Tree {
             return Err(error);
         }
         if is_directory && self.mode == Mode::Native {
-            self.directories.insert(fnode, Directory::default());
+            self.open_directory(fnode)?;
         }
         Ok(())
     }

@@ -92,7 +92,7 @@ impl Attributes {
                 self.xattrs.remove(name);
             }
             Change::Size(SizeChange::Truncate { size }) => self.size = *size,
-            Change::Size(SizeChange::Punch { .. }) => {}
+            Change::Size(SizeChange::Punch { .. }) | Change::Restated(_) => {}
             Change::Size(SizeChange::Zero {
                 offset,
                 length,

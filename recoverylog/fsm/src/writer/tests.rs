@@ -282,8 +282,8 @@ fn hints_are_of_what_is_acknowledged_with_exact_offsets() {
     assert_eq!(recorded.writer.acknowledged(5000), Ok(1..=2));
     let hints = recorded.writer.hints();
     assert_eq!(hints.live_nodes.len(), 2);
-    let segment = &hints.live_nodes[1].segments[0];
-    assert!(segment.first_offset > 5000);
+    let segment = &hints.live_nodes[0].segments[0];
+    assert_eq!(segment.first_offset, 5000);
     assert_eq!(segment.last_offset, 5000 + first_batch);
     assert_eq!(hints.mode, Some(Mode::Native));
     assert_eq!(

@@ -5,7 +5,7 @@ use gazette_recoverylog_fsm::{
     Applied, Author, FRAME_HEADER_BYTES, Fsm, FsmError, FsmHints, OpExtent, RecordedOp, chain,
 };
 
-use crate::support::{assert_state, base64, hex, int, json, list, log_name, op, uint32};
+use crate::support::{assert_state, base64, hex, int, json, list, log_name, op, uint32, wide};
 
 fn reference_text(error: &FsmError) -> &'static str {
     match error {
@@ -64,7 +64,7 @@ fn the_fsm_applies_and_refuses_as_the_reference() {
             assert_state(&fsm, &step["state"], &context);
             steps += 1;
         }
-        let hints = fsm.hints(fsm.last_log());
+        let hints = wide(fsm.hints(fsm.last_log()));
         let expected = row["build_hints_json"].as_str().unwrap();
         assert_eq!(hints.to_json(), expected, "{name}");
         assert_eq!(

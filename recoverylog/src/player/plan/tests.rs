@@ -23,6 +23,7 @@ fn plan(
         .map(|segment| FnodeSegments {
             fnode: Fnode(segment.first_seq_no),
             segments: vec![segment],
+            birth: None,
         })
         .collect();
     let hints = FsmHints {
