@@ -298,6 +298,17 @@ impl MemoryImage {
         self.contents.get(&fnode).cloned().unwrap_or_default()
     }
 
+    /// As [`snapshot`](Self::snapshot), with holes for blocks that read as zeros: whether such a block
+    /// is a hole may depend on ops that hints leave out.
+    pub fn snapshot_without_zeros(&self) -> Snapshot {
+        let mut snapshot = self.snapshot();
+        for entry in snapshot.values_mut() {
+            let blocks = &mut entry.content.blocks;
+            blocks.retain(|_, block| block.iter().any(|byte| *byte != 0));
+        }
+        snapshot
+    }
+
     /// Returns what a recovery would make of the present state.
     pub fn snapshot(&self) -> Snapshot {
         let mut paths: Vec<(Bytes, Fnode)> = vec![(Bytes::from_static(b"/"), Fnode::ROOT)];

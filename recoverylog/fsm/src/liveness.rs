@@ -354,7 +354,8 @@ impl Liveness {
         };
         if was_made && begin < end {
             let first = begin.div_ceil(PAGE_BYTES);
-            let behind = if end >= file.size {
+            // Where the file ended then does not count: a replay that leaves ops out may see another end.
+            let behind = if end == u64::MAX {
                 u64::MAX
             } else {
                 end / PAGE_BYTES
