@@ -15,6 +15,7 @@ mod recover;
 mod run;
 mod serve;
 mod status;
+mod transport;
 mod umount;
 mod up;
 
@@ -76,7 +77,7 @@ enum Command {
 pub fn main() -> ExitCode {
     panic::abort_on_panic();
     let cli = Cli::parse();
-    let ended = match logging::init(&quieted(cli.log)) {
+    let ended = match logging::init(&cli.log) {
         Ok(_handle) => run(cli.command),
         Err(error) => Err(error.into()),
     };
@@ -84,14 +85,6 @@ pub fn main() -> ExitCode {
         say_error(&format!("error: {}", exit::message(&error)));
         ExitStatus::Failed.into()
     })
-}
-
-/// Leaves out what the FUSE library warns of at each end: that somebody unmounted before it did.
-fn quieted(mut log: LogArgs) -> LogArgs {
-    if let Ok(level) = format!("{},fuser::mnt=error", log.level).parse() {
-        log.level = level;
-    }
-    log
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {

@@ -11,7 +11,7 @@ use std::{
 use rustix::process::{Resource, geteuid, getrlimit};
 use serde::Serialize;
 
-use crate::supervise::namespace;
+use crate::{fuse, supervise::namespace};
 
 /// How much is lost without something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -166,11 +166,21 @@ fn io_uring() -> Finding {
         );
     }
     match read("/sys/module/fuse/parameters/enable_uring").as_deref() {
-        Ok("Y" | "1") => Finding::ok(IO_URING, "FUSE over io_uring is offered"),
+        Ok("Y" | "1") => match fuse::try_rings() {
+            Ok(()) => Finding::ok(IO_URING, "FUSE over io_uring is offered"),
+            Err(error) => Finding::slower(
+                IO_URING,
+                format!(
+                    "{error}: the classic transport is used; next: allow io_uring to this process \
+                     (in a container its seccomp profile forbids it)"
+                ),
+            ),
+        },
         Ok(_) => Finding::slower(
             IO_URING,
             "FUSE over io_uring is off: the classic transport is used; next: echo 1 > \
-             /sys/module/fuse/parameters/enable_uring",
+             /sys/module/fuse/parameters/enable_uring, and for each boot options fuse \
+             enable_uring=1 in /etc/modprobe.d/fuse.conf",
         ),
         Err(_) => Finding::slower(
             IO_URING,

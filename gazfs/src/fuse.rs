@@ -1,24 +1,32 @@
-//! Answers the kernel's requests: one adapter for each file system.
+//! Answers the kernel's requests: one adapter for each file system, by either of two ways.
 //!
-//! One thread reads requests. It answers what does not wait, and leaves the rest to others: a second
-//! reader would cost more in wake-ups than it brings.
+//! By the device of a mount one thread reads requests: a second reader would cost more in wake-ups than
+//! it brings. Through rings they come to a thread of the processor where their program runs. Both ways
+//! feed the same adapters, which answer what does not wait and leave the rest to others.
 
+mod device;
+mod dispatch;
+mod filesystem;
 pub mod journals;
 pub mod recorded;
+mod reply;
+mod rings;
+mod session;
+mod sys;
+mod transport;
+pub mod wire;
 
-use fuser::{InitFlags, KernelConfig};
-
-/// Takes of what is wanted what the kernel offers, and the limits that both file systems have.
-fn take(config: &mut KernelConfig, wanted: &[InitFlags]) {
-    for wanted in wanted {
-        if config.add_capabilities(*wanted).is_err() {
-            tracing::debug!(?wanted, "the kernel does not offer it");
-        }
-    }
-    // The nearest possible value is as good.
-    let _nearest = config.set_max_write(WRITE_BYTES_MAX);
-    let _nearest = config.set_max_background(BACKGROUND_MAX);
-}
+pub use self::{
+    device::{Backing, Notifier},
+    filesystem::{Filesystem, NewFile, Request, SetAttributes, WriteRequest},
+    reply::{
+        ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek,
+        ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
+    },
+    rings::try_rings,
+    session::{Mounts, Session},
+    transport::{Chosen, ParseTransportError, Transport, Way, obstacle},
+};
 
 /// One request of the kernel has at most this. The kernel takes one page less if the program's buffer
 /// does not begin at a page.
@@ -28,5 +36,5 @@ const WRITE_BYTES_MAX: u32 = 1 << 20;
 const BACKGROUND_MAX: u16 = 64;
 
 /// What lseek(2) is asked for; linux/fs.h.
-const SEEK_DATA: i32 = 3;
-const SEEK_HOLE: i32 = 4;
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;

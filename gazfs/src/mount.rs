@@ -1,20 +1,20 @@
 //! Mounting and unmounting.
 
 mod control;
+mod kernel;
 mod plan;
 mod table;
 
 use std::{
     fs::{self, File, OpenOptions},
     io,
-    mem::{self, ManuallyDrop},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::Command,
     thread,
     time::Duration,
 };
 
-use fuser::{BackgroundSession, Config, Filesystem, MountOption, Session, SessionACL};
 use rustix::{
     io::Errno,
     mount::{UnmountFlags, unmount},
@@ -22,8 +22,9 @@ use rustix::{
 use thiserror::Error;
 use tokio::sync::watch;
 
+use self::kernel::{Allowed, mount_fuse};
 use crate::{
-    fuse::{journals, recorded},
+    fuse::{Chosen, Filesystem, Mounts, Session, Transport, journals, recorded},
     journals::JournalFs,
     recorded::{RecordedFs, log::Log},
 };
@@ -109,6 +110,7 @@ pub enum MountError {
 #[derive(Debug)]
 pub struct Mounted {
     point: PathBuf,
+    transport: Chosen,
     ended: watch::Receiver<bool>,
 }
 
@@ -121,18 +123,34 @@ pub enum Access {
     All,
 }
 
+/// How something is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Who may use it.
+    pub access: Access,
+    /// By which way requests come.
+    pub transport: Transport,
+}
+
+impl From<Access> for MountOptions {
+    fn from(access: Access) -> Self {
+        Self {
+            access,
+            transport: Transport::default(),
+        }
+    }
+}
+
 /// Mounts journals. `data` is the folder of a broker in this process, if there is one.
 pub fn mount(
     fs: &JournalFs,
     point: &Path,
     data: Option<&Path>,
-    access: Access,
+    options: impl Into<MountOptions>,
 ) -> Result<Mounted, MountError> {
     let point = check(point, data)?;
-    let privileges = [MountOption::NoDev, MountOption::NoSuid];
     let adapter = journals::Adapter::new(fs.clone());
-    let session = start(adapter, &point, access, &privileges)?;
-    read_ahead(&point);
+    let session = start(adapter, &point, options.into(), false)?;
     serve(session, point)
 }
 
@@ -141,67 +159,67 @@ pub fn mount_recorded<L: Log>(
     fs: &RecordedFs<L>,
     point: &Path,
     work: &Path,
-    access: Access,
+    options: impl Into<MountOptions>,
 ) -> Result<Mounted, MountError> {
     let point = check(point, Some(work))?;
-    // As any directory of a local file system, if the user may have that.
-    let privileges = if rustix::process::geteuid().is_root() {
-        [MountOption::Dev, MountOption::Suid]
-    } else {
-        [MountOption::NoDev, MountOption::NoSuid]
-    };
     let refused = |cause| MountError::Refused {
         point: point.clone(),
         cause,
     };
     let adapter = recorded::Adapter::new(fs.clone()).map_err(refused)?;
-    let session = start(adapter, &point, access, &privileges)?;
+    // As any directory of a local file system, if the user may have that.
+    let privileges = rustix::process::geteuid().is_root();
+    let session = start(adapter, &point, options.into(), privileges)?;
     recorded::keep_right(fs, session.notifier());
-    read_ahead(&point);
     serve(session, point)
 }
 
 fn start<F: Filesystem>(
     adapter: F,
     point: &Path,
-    access: Access,
-    privileges: &[MountOption],
-) -> Result<BackgroundSession, MountError> {
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(source(std::process::id())),
-        MountOption::Subtype("gazfs".to_owned()),
-        MountOption::DefaultPermissions,
-        MountOption::NoAtime,
-    ];
-    config.mount_options.extend_from_slice(privileges);
-    config.acl = match access {
-        Access::Owner => SessionACL::Owner,
-        Access::All => SessionACL::All,
+    options: MountOptions,
+    privileges: bool,
+) -> Result<Session, MountError> {
+    let allowed = Allowed {
+        access: options.access,
+        privileges,
     };
-    config.n_threads = Some(1);
-    let refused = |cause| MountError::Refused {
+    let place = Place { point, allowed };
+    let session = Session::start(adapter, options.transport, &place);
+    session.map_err(|cause| MountError::Refused {
         point: point.to_owned(),
         cause,
-    };
-    let session = Session::new(adapter, point, &config).map_err(refused)?;
-    session.spawn().map_err(refused)
+    })
+}
+
+/// Where something is mounted.
+struct Place<'a> {
+    point: &'a Path,
+    allowed: Allowed,
+}
+
+impl Mounts for Place<'_> {
+    fn mount(&self) -> io::Result<OwnedFd> {
+        mount_fuse(self.point, self.allowed)
+    }
+
+    fn unmount(&self) {
+        if let Err(error) = unmount_own(self.point, UnmountFlags::DETACH) {
+            tracing::warn!("{error}");
+        }
+    }
 }
 
 /// Waits in the background for the end of a mount.
-fn serve(mut session: BackgroundSession, point: PathBuf) -> Result<Mounted, MountError> {
+fn serve(session: Session, point: PathBuf) -> Result<Mounted, MountError> {
+    read_ahead(&point);
     let (ended, is_ended) = watch::channel(false);
-    let place = point.clone();
+    let (place, transport) = (point.clone(), session.chosen().clone());
     let wait = move || {
-        let reader = mem::replace(&mut session.guard, thread::spawn(|| Ok(())));
-        // fuser takes a mount that has ended for one that is there, and would unmount whatever is
-        // mounted at the path by now: that of the next daemon. `Mounted` unmounts instead.
-        let _kept = ManuallyDrop::new(session);
-        match reader.join() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => fail(&place, &error.to_string()),
-            Err(_) => fail(&place, "it panicked"),
+        if let Err(error) = session.wait() {
+            fail(&place, &error.to_string());
         }
+        session.end();
         // Nobody may be waiting any more.
         let _nobody = ended.send(true);
     };
@@ -214,13 +232,16 @@ fn serve(mut session: BackgroundSession, point: PathBuf) -> Result<Mounted, Moun
         })?;
     Ok(Mounted {
         point,
+        transport,
         ended: is_ended,
     })
 }
 
 /// Takes a mount away that nobody answers any more.
 fn fail(point: &Path, cause: &str) {
-    tracing::error!(point = %point.display(), err = cause, "the reader of requests failed");
+    tracing::error!(point = %point.display(), err = cause, "requests cannot be served any more");
+    // It ends calls that wait for an answer, which only root may have.
+    let _refused = unmount_own(point, UnmountFlags::FORCE);
     if let Err(error) = unmount_own(point, UnmountFlags::DETACH) {
         tracing::warn!("{error}");
     }
@@ -328,6 +349,11 @@ impl Mounted {
     /// The mount point, without links.
     pub fn point(&self) -> &Path {
         &self.point
+    }
+
+    /// By which way requests come, and why it is not another.
+    pub fn transport(&self) -> &Chosen {
+        &self.transport
     }
 
     /// Waits until it is unmounted.

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     journals::Template,
-    mount::{Access, MountError, Mounted, mount_recorded},
+    mount::{MountError, MountOptions, Mounted, mount_recorded},
     recorded::RecordedFs,
     work_dir::WorkDir,
 };
@@ -140,7 +140,7 @@ impl Recording {
 
     /// Mounts it. From then on nobody but root can write to the mount point while nothing is mounted
     /// there: what a program writes then would be in no log, and hidden by the next mount.
-    pub fn mount(&self, access: Access) -> Result<Mounted, MountError> {
+    pub fn mount(&self, options: impl Into<MountOptions>) -> Result<Mounted, MountError> {
         let point = &self.options.point;
         // What is opened before is the directory below the mount.
         let below = File::open(point).and_then(|below| Ok((below.metadata()?, below)));
@@ -155,7 +155,7 @@ impl Recording {
             // fusermount3 mounts only where its user may write.
             set(mode | 0o200).map_err(refused)?;
         }
-        let mounted = mount_recorded(&self.fs, point, self.work.path(), access);
+        let mounted = mount_recorded(&self.fs, point, self.work.path(), options);
         let after = if mounted.is_ok() { mode & !0o222 } else { mode };
         if let Err(error) = set(after) {
             tracing::warn!(point = %point.display(), err = %error, "keep programs from writing below the mount");

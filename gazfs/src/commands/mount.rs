@@ -6,7 +6,13 @@ use anyhow::Context;
 use clap::Args;
 use gazette_process::{ExitStatus, signals};
 
-use super::{options::JournalArgs, recording_args::BrokerArgs, say, say_error, serve::serve};
+use super::{
+    options::JournalArgs,
+    recording_args::BrokerArgs,
+    say, say_error,
+    serve::serve,
+    transport::{TransportArgs, announcement},
+};
 use crate::{
     journals::{JournalFs, StartError},
     mount::{Control, mount},
@@ -22,6 +28,9 @@ pub(super) struct MountArgs {
 
     #[command(flatten)]
     journals: JournalArgs,
+
+    #[command(flatten)]
+    transport: TransportArgs,
 }
 
 pub(super) async fn run(args: MountArgs) -> anyhow::Result<ExitStatus> {
@@ -41,14 +50,16 @@ pub(super) async fn run(args: MountArgs) -> anyhow::Result<ExitStatus> {
         }
     };
     let control = Control::listen().context("listen for gazfs umount")?;
-    let mounted = mount(&fs, &args.mountpoint, None, args.journals.access())?;
+    let how = args.transport.options(args.journals.access());
+    let mounted = mount(&fs, &args.mountpoint, None, how)?;
     let point = mounted.point().display();
     say(&format!(
         "journals of {} at {point}\n\
          durability: {} was acknowledged by the brokers, and is as safe as they make it\n\
-         end it with: gazfs umount {point}\n",
+         {}end it with: gazfs umount {point}\n",
         args.broker.broker,
         args.journals.promise(),
+        announcement(mounted.transport()),
     ));
     Ok(serve(&fs, mounted, control, shutdown).await.release())
 }

@@ -11,9 +11,10 @@ use super::{
     progress::Meter,
     recording_args::{BrokerArgs, RecordingArgs, access},
     say, say_error,
+    transport::{TransportArgs, announcement},
 };
 use crate::{
-    mount::{Control, Mounted},
+    mount::{Control, MountOptions, Mounted},
     recording::{Ended, Progress, Recording, RecordingError},
 };
 
@@ -42,6 +43,9 @@ pub(super) struct RecordArgs {
 
     #[command(flatten)]
     recording: RecordingArgs,
+
+    #[command(flatten)]
+    transport: TransportArgs,
 }
 
 pub(super) async fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
@@ -55,9 +59,12 @@ pub(super) async fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
     })
     .await;
     meter.clear();
-    let Some((recording, mounted, control)) = open(started).await? else {
+    let Some((recording, mounted, control)) =
+        open(started, args.transport.options(access())).await?
+    else {
         return Ok(ExitStatus::TryLater);
     };
+    say(&announcement(mounted.transport()));
     say(&recording.announcement(&args.broker.broker));
     notify::ready("recording");
     let ended = recording.serve(mounted, &control, &shutdown).await;
@@ -69,6 +76,7 @@ pub(super) async fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
 /// succeed later.
 pub(super) async fn open(
     started: Result<Recording, RecordingError>,
+    how: MountOptions,
 ) -> anyhow::Result<Option<(Recording, Mounted, Control)>> {
     let recording = match started {
         Err(error) if error.is_temporary() => {
@@ -79,7 +87,7 @@ pub(super) async fn open(
     };
     // Only now, as nobody is answered before the mount is served.
     let control = Control::listen().context("listen for gazfs umount");
-    let opened = control.and_then(|control| Ok((recording.mount(access())?, control)));
+    let opened = control.and_then(|control| Ok((recording.mount(how)?, control)));
     match opened {
         Ok((mounted, control)) => Ok(Some((recording, mounted, control))),
         Err(error) => {

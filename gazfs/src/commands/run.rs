@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     progress::Meter,
     record::{open, report, show_start},
-    recording_args::{BrokerArgs, RecordingArgs},
+    recording_args::{BrokerArgs, RecordingArgs, access},
     say_error,
+    transport::TransportArgs,
 };
 use crate::{
     mount::{Control, Mounted},
@@ -41,6 +42,9 @@ pub(super) struct RunArgs {
 
     #[command(flatten)]
     recording: RecordingArgs,
+
+    #[command(flatten)]
+    transport: TransportArgs,
 
     /// The program and its arguments, after `--`
     #[arg(required = true, last = true, value_name = "CMD")]
@@ -77,9 +81,12 @@ pub(super) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         }
     };
     meter.clear();
-    let Some((recording, mounted, control)) = open(started).await? else {
+    let Some((recording, mounted, control)) =
+        open(started, args.transport.options(access())).await?
+    else {
         return Ok(ExitStatus::TryLater.into());
     };
+    tracing::info!(transport = %mounted.transport(), "mounted");
     supervise(recording, mounted, &control, &args.command, signals).await
 }
 

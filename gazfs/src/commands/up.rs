@@ -19,8 +19,10 @@ use super::{
     record::show_start,
     recording_args::{TuningArgs, access},
     say,
+    transport::{self, TransportArgs},
 };
 use crate::{
+    fuse::Chosen,
     journals::{Ino, JournalFs},
     mount::{Control, Mounted, check, mount},
     recording::Recording,
@@ -49,6 +51,9 @@ pub(super) struct UpArgs {
 
     #[command(flatten)]
     journals: JournalArgs,
+
+    #[command(flatten)]
+    transport: TransportArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -104,7 +109,7 @@ pub(super) async fn run(args: UpArgs) -> anyhow::Result<ExitStatus> {
     .await?;
     let ended = match House::open(&args, &places, client, &shutdown).await {
         Ok(house) => {
-            say(&announcement(&args, &places));
+            say(&announcement(&args, &places, house.data.transport()));
             Ok(house.serve(&broker, &shutdown).await)
         }
         Err(error) => Err(error),
@@ -144,6 +149,7 @@ impl House {
         meter.clear();
         let recording = recording?;
         let control = Control::listen().context("listen for gazfs umount")?;
+        let how = args.transport.options(access());
         let mounted = mount_both(&fs, &recording, args, places);
         let (journals, data) = match mounted {
             Ok(mounted) => mounted,
@@ -158,6 +164,7 @@ impl House {
             recording,
             data,
             control,
+            how,
             log_disk: places.broker.clone(),
         })
     }
@@ -173,13 +180,13 @@ fn mount_both(
         fs,
         &places.journals,
         Some(&places.broker),
-        args.journals.access(),
+        args.transport.options(args.journals.access()),
     )?;
-    let data = recording.mount(access())?;
+    let data = recording.mount(args.transport.options(access()))?;
     Ok((journals, data))
 }
 
-fn announcement(args: &UpArgs, places: &Places) -> String {
+fn announcement(args: &UpArgs, places: &Places, transport: &Chosen) -> String {
     let journals = places.journals.display();
     let promise = args.journals.promise();
     let durability = match args.durability {
@@ -200,6 +207,7 @@ fn announcement(args: &UpArgs, places: &Places) -> String {
         "journals at {journals}\n\
          recorded directory at {data}, its log is {LOG}\n\
          durability: {durability}\n\
+         {transport}\
          broker at unix://{socket}{}\n\
          end it with Ctrl-C, or: gazfs umount {journals}\n\
          \n\
@@ -209,6 +217,7 @@ fn announcement(args: &UpArgs, places: &Places) -> String {
          \x20 gazfs recover --log {LOG} --to /tmp/copy --broker unix://{socket}\n\
          \x20 gazctl journals list --broker.address unix://{socket}\n",
         listen.unwrap_or_default(),
+        transport = transport::announcement(transport),
         data = places.data.display(),
         socket = places.socket.display(),
     )

@@ -5,30 +5,32 @@
 
 mod convert;
 
-use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, path::Path, time::SystemTime};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, PollEvents, PollFlags,
-    PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+use rustix::{
+    fs::{FileType, OFlags},
+    io::Errno,
 };
-use rustix::fs::{FileType, OFlags};
 
 use self::convert::{
     Cache, ENTRY_TTL, answer_attributes, answer_empty, answer_entry, answer_open, answer_xattr,
-    caller, errno, file_attributes, ino, open_flags, time,
+    errno, file_attributes, open_flags, time,
 };
-use super::{SEEK_DATA, SEEK_HOLE, take};
-use crate::journals::{Change, FsError, HandleId, Ino, JournalFs, Kind, Read, Seek, Write};
+use super::{
+    Filesystem, NewFile, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SEEK_DATA, SEEK_HOLE,
+    SetAttributes, WriteRequest,
+    wire::{self, Capabilities, OpenFlags},
+};
+use crate::journals::{Caller, Change, FsError, HandleId, Ino, JournalFs, Kind, Read, Seek, Write};
 
 /// Answers the kernel's requests from journals.
 #[derive(Debug)]
 pub struct Adapter {
     fs: JournalFs,
-    cache: Cache,
+    /// Pages do not get stale by writes that go past them.
+    is_coherent: AtomicBool,
 }
 
 impl Adapter {
@@ -36,7 +38,15 @@ impl Adapter {
     pub fn new(fs: JournalFs) -> Self {
         Self {
             fs,
-            cache: Cache::Stale,
+            is_coherent: AtomicBool::new(false),
+        }
+    }
+
+    fn cache(&self) -> Cache {
+        if self.is_coherent.load(Ordering::Relaxed) {
+            Cache::Coherent
+        } else {
+            Cache::Stale
         }
     }
 
@@ -50,59 +60,47 @@ impl Adapter {
     }
 }
 
-/// What the kernel offers and we take, if it does. Not `FUSE_DO_READDIRPLUS`: names and sizes are
+/// What the kernel offers and we take, if it does. Not [`Capabilities::LINES_PLUS`]: names and sizes are
 /// asked for each time, so attributes with a listing would be thrown away.
-const WANTED: [InitFlags; 4] = [
+const WANTED: Capabilities =
     // The mount refuses to empty a journal while it opens it, not after that.
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
-    InitFlags::FUSE_PARALLEL_DIROPS,
-    // Without it each write is preceded by a look for security attributes.
-    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    // Where files are read without the page cache, they can be mapped all the same.
-    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-];
+    Capabilities::ATOMIC_TRUNCATE
+        .and(Capabilities::PARALLEL_DIRECTORY)
+        // Without it each write is preceded by a look for security attributes.
+        .and(Capabilities::HANDLE_KILL_PRIVILEGES)
+        // Where files are read without the page cache, they can be mapped all the same.
+        .and(Capabilities::DIRECT_MAP);
 
 impl Filesystem for Adapter {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        take(config, &WANTED);
+    fn init(&self, offered: Capabilities) -> Capabilities {
         // It came with what makes direct writes drop pages.
-        if config
-            .capabilities()
-            .contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
-        {
-            self.cache = Cache::Coherent;
-        }
-        Ok(())
+        let is_coherent = offered.has(Capabilities::DIRECT_MAP);
+        self.is_coherent.store(is_coherent, Ordering::Relaxed);
+        WANTED
     }
 
-    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let (fs, parent) = (self.fs.clone(), ino(parent));
-        if let Some(found) = fs.try_lookup(parent, name.as_bytes()) {
+    fn lookup(&self, request: &Request, parent: u64, name: &[u8], reply: ReplyEntry) {
+        let (fs, parent) = (self.fs.clone(), Ino(parent));
+        if let Some(found) = fs.try_lookup(parent, name) {
             return answer_entry(reply, found);
         }
-        let (caller, name) = (caller(request), name.to_owned());
+        let (caller, name) = (Caller::new(request.pid), name.to_owned());
         self.later(
-            async move { fs.lookup(caller, parent, name.as_bytes()).await },
+            async move { fs.lookup(caller, parent, &name).await },
             |found| answer_entry(reply, found),
         );
     }
 
-    fn forget(&self, _: &Request, _: INodeNo, _: u64) {}
+    fn forget(&self, _: u64, _: u64) {}
 
-    fn getattr(
-        &self,
-        request: &Request,
-        node: INodeNo,
-        handle: Option<FileHandle>,
-        reply: ReplyAttr,
-    ) {
-        let (fs, node) = (self.fs.clone(), ino(node));
+    fn getattr(&self, request: &Request, node: u64, handle: Option<u64>, reply: ReplyAttr) {
+        let (fs, node) = (self.fs.clone(), Ino(node));
         if let Some(attributes) = fs.try_attributes(node)
             && (attributes.is_ok() || handle.is_none())
         {
             return answer_attributes(reply, attributes);
         }
-        let (caller, handle) = (caller(request), handle.map(|handle| HandleId(handle.0)));
+        let (caller, handle) = (Caller::new(request.pid), handle.map(HandleId));
         self.later(
             async move { fs.attributes(caller, node, handle).await },
             |attributes| answer_attributes(reply, attributes),
@@ -112,29 +110,19 @@ impl Filesystem for Adapter {
     fn setattr(
         &self,
         request: &Request,
-        node: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        _atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        handle: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
+        node: u64,
+        handle: Option<u64>,
+        change: &SetAttributes,
         reply: ReplyAttr,
     ) {
-        let (fs, node, caller) = (self.fs.clone(), ino(node), caller(request));
-        let handle = handle.map(|handle| HandleId(handle.0));
+        let (fs, node, caller) = (self.fs.clone(), Ino(node), Caller::new(request.pid));
+        let handle = handle.map(HandleId);
         let change = Change {
-            size,
-            mode,
-            uid,
-            gid,
-            mtime: mtime.map(time),
+            size: change.size,
+            mode: change.mode,
+            uid: change.uid,
+            gid: change.gid,
+            mtime: change.mtime.map(time),
         };
         self.later(
             async move { fs.change(caller, node, handle, change).await },
@@ -142,89 +130,69 @@ impl Filesystem for Adapter {
         );
     }
 
-    fn readlink(&self, _: &Request, _: INodeNo, reply: ReplyData) {
-        reply.error(Errno::EINVAL);
-    }
-
     fn mknod(
         &self,
         request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _umask: u32,
+        parent: u64,
+        name: &[u8],
+        NewFile { mode, .. }: NewFile,
         _rdev: u32,
         reply: ReplyEntry,
     ) {
         if FileType::from_raw_mode(mode) != FileType::RegularFile {
-            return reply.error(Errno::EPERM);
+            return reply.error(Errno::PERM);
         }
-        let (fs, parent) = (self.fs.clone(), ino(parent));
-        let (caller, name) = (caller(request), name.to_owned());
+        let (fs, parent) = (self.fs.clone(), Ino(parent));
+        let (caller, name) = (Caller::new(request.pid), name.to_owned());
         self.later(
-            async move { fs.make_node(caller, parent, name.as_bytes()).await },
+            async move { fs.make_node(caller, parent, &name).await },
             |made| answer_entry(reply, made),
         );
     }
 
-    fn mkdir(
-        &self,
-        _: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        _mode: u32,
-        _umask: u32,
-        reply: ReplyEntry,
-    ) {
-        answer_entry(reply, self.fs.make_directory(ino(parent), name.as_bytes()));
+    fn mkdir(&self, _: &Request, parent: u64, name: &[u8], _: NewFile, reply: ReplyEntry) {
+        answer_entry(reply, self.fs.make_directory(Ino(parent), name));
     }
 
-    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (fs, parent) = (self.fs.clone(), ino(parent));
-        let (caller, name) = (caller(request), name.to_owned());
+    fn unlink(&self, request: &Request, parent: u64, name: &[u8], reply: ReplyEmpty) {
+        let (fs, parent) = (self.fs.clone(), Ino(parent));
+        let (caller, name) = (Caller::new(request.pid), name.to_owned());
         self.later(
-            async move { fs.unlink(caller, parent, name.as_bytes()).await },
+            async move { fs.unlink(caller, parent, &name).await },
             |gone| answer_empty(reply, gone),
         );
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer_empty(
-            reply,
-            self.fs.remove_directory(ino(parent), name.as_bytes()),
-        );
+    fn rmdir(&self, _: &Request, parent: u64, name: &[u8], reply: ReplyEmpty) {
+        answer_empty(reply, self.fs.remove_directory(Ino(parent), name));
     }
 
-    fn symlink(&self, _: &Request, _: INodeNo, name: &OsStr, _: &Path, reply: ReplyEntry) {
-        answer_entry(reply, Err(JournalFs::refuse_move("link", name.as_bytes())));
+    fn symlink(&self, _: &Request, _: u64, name: &[u8], _: &[u8], reply: ReplyEntry) {
+        answer_entry(reply, Err(JournalFs::refuse_move("link", name)));
     }
 
     fn rename(
         &self,
         _: &Request,
-        _: INodeNo,
-        name: &OsStr,
-        _: INodeNo,
-        _: &OsStr,
-        _: RenameFlags,
+        (_, name): (u64, &[u8]),
+        _: (u64, &[u8]),
+        _: u32,
         reply: ReplyEmpty,
     ) {
-        answer_empty(
-            reply,
-            Err(JournalFs::refuse_move("rename", name.as_bytes())),
-        );
+        answer_empty(reply, Err(JournalFs::refuse_move("rename", name)));
     }
 
-    fn link(&self, _: &Request, _: INodeNo, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer_entry(reply, Err(JournalFs::refuse_move("link", name.as_bytes())));
+    fn link(&self, _: &Request, _: u64, _: u64, name: &[u8], reply: ReplyEntry) {
+        answer_entry(reply, Err(JournalFs::refuse_move("link", name)));
     }
 
-    fn open(&self, request: &Request, node: INodeNo, flags: fuser::OpenFlags, reply: ReplyOpen) {
-        let (fs, node, flags) = (self.fs.clone(), ino(node), open_flags(flags.0));
+    fn open(&self, request: &Request, node: u64, flags: u32, reply: ReplyOpen) {
+        let (fs, node, flags) = (self.fs.clone(), Ino(node), open_flags(flags));
+        let cache = self.cache();
         if let Some(opened) = fs.try_open(node, flags) {
-            return answer_open(reply, opened, self.cache);
+            return answer_open(reply, opened, cache);
         }
-        let (caller, cache) = (caller(request), self.cache);
+        let caller = Caller::new(request.pid);
         self.later(
             async move { fs.open(caller, node, flags).await },
             move |opened| answer_open(reply, opened, cache),
@@ -234,43 +202,31 @@ impl Filesystem for Adapter {
     fn create(
         &self,
         request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        _mode: u32,
-        _umask: u32,
-        flags: i32,
+        parent: u64,
+        name: &[u8],
+        _: NewFile,
+        flags: u32,
         reply: ReplyCreate,
     ) {
-        let (fs, parent, flags) = (self.fs.clone(), ino(parent), open_flags(flags));
-        let (caller, name, cache) = (caller(request), name.to_owned(), self.cache);
+        let (fs, parent, flags) = (self.fs.clone(), Ino(parent), open_flags(flags));
+        let (caller, name) = (Caller::new(request.pid), name.to_owned());
+        let cache = self.cache();
         self.later(
-            async move { fs.create(caller, parent, name.as_bytes(), flags).await },
+            async move { fs.create(caller, parent, &name, flags).await },
             move |created| match created {
-                Ok((attributes, opened)) => reply.created(
-                    &ENTRY_TTL,
-                    &file_attributes(&attributes),
-                    Generation(attributes.generation),
-                    FileHandle(opened.handle.0),
-                    convert::fopen_flags(opened, cache),
-                ),
+                Ok((attributes, opened)) => {
+                    let opened = (opened.handle.0, convert::fopen_flags(opened, cache));
+                    reply.created(&file_attributes(&attributes), ENTRY_TTL, opened, None);
+                }
                 Err(error) => reply.error(errno(&error)),
             },
         );
     }
 
-    fn read(
-        &self,
-        request: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: fuser::OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
+    fn read(&self, request: &Request, handle: u64, offset: u64, size: u32, reply: ReplyData) {
+        let handle = HandleId(handle);
         let read = Read {
-            handle: HandleId(handle.0),
+            handle,
             offset,
             size,
         };
@@ -281,33 +237,22 @@ impl Filesystem for Adapter {
         if let Some(bytes) = self.fs.try_read(read) {
             return answer(bytes);
         }
-        let (fs, caller) = (self.fs.clone(), caller(request));
+        let (fs, caller) = (self.fs.clone(), Caller::new(request.pid));
         self.later(async move { fs.read(caller, read).await }, answer);
     }
 
-    fn write(
-        &self,
-        request: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        flags: fuser::OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
+    fn write(&self, request: &Request, write: &WriteRequest<'_>, reply: ReplyWrite) {
+        let flags = OFlags::from_bits_retain(write.flags);
         let write = Write {
-            handle: HandleId(handle.0),
-            offset,
-            content: Bytes::copy_from_slice(data),
+            handle: HandleId(write.handle),
+            offset: write.offset,
+            content: Bytes::copy_from_slice(write.data),
             is_append: flags.contains(OFlags::APPEND),
             // O_SYNC contains the bit of O_DSYNC.
             is_sync: flags.contains(OFlags::DSYNC),
-            is_mapped: write_flags.contains(WriteFlags::FUSE_WRITE_CACHE),
+            is_mapped: write.is_mapped,
         };
-        let (fs, caller) = (self.fs.clone(), caller(request));
+        let (fs, caller) = (self.fs.clone(), Caller::new(request.pid));
         self.later(
             async move { fs.write(caller, write).await },
             |written| match written {
@@ -317,15 +262,8 @@ impl Filesystem for Adapter {
         );
     }
 
-    fn flush(
-        &self,
-        request: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        _: LockOwner,
-        reply: ReplyEmpty,
-    ) {
-        let (fs, handle, caller) = (self.fs.clone(), HandleId(handle.0), caller(request));
+    fn flush(&self, request: &Request, handle: u64, reply: ReplyEmpty) {
+        let (fs, handle, caller) = (self.fs.clone(), HandleId(handle), Caller::new(request.pid));
         if fs.is_flushed(handle) {
             return reply.ok();
         }
@@ -334,29 +272,13 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn release(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        _: fuser::OpenFlags,
-        _: Option<LockOwner>,
-        _: bool,
-        reply: ReplyEmpty,
-    ) {
-        self.fs.release(HandleId(handle.0));
+    fn release(&self, _: &Request, handle: u64, reply: ReplyEmpty) {
+        self.fs.release(HandleId(handle));
         reply.ok();
     }
 
-    fn fsync(
-        &self,
-        request: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        _datasync: bool,
-        reply: ReplyEmpty,
-    ) {
-        let (fs, handle, caller) = (self.fs.clone(), HandleId(handle.0), caller(request));
+    fn fsync(&self, request: &Request, handle: u64, reply: ReplyEmpty) {
+        let (fs, handle, caller) = (self.fs.clone(), HandleId(handle), Caller::new(request.pid));
         if let Some(synced) = fs.try_sync(handle) {
             return answer_empty(reply, synced);
         }
@@ -365,199 +287,101 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn opendir(&self, request: &Request, node: INodeNo, _: fuser::OpenFlags, reply: ReplyOpen) {
-        let (fs, node, caller) = (self.fs.clone(), ino(node), caller(request));
+    fn opendir(&self, request: &Request, node: u64, reply: ReplyOpen) {
+        let (fs, node, caller) = (self.fs.clone(), Ino(node), Caller::new(request.pid));
         self.later(
             async move { fs.open_directory(caller, node).await },
             |opened| match opened {
-                Ok(handle) => reply.opened(FileHandle(handle.0), FopenFlags::empty()),
+                Ok(handle) => reply.opened(handle.0, OpenFlags::NONE),
                 Err(error) => reply.error(errno(&error)),
             },
         );
     }
 
-    fn readdir(
-        &self,
-        _: &Request,
-        node: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        let lines = match self.lines(ino(node), HandleId(handle.0), offset) {
+    fn readdir(&self, _: &Request, node: u64, handle: u64, offset: u64, mut reply: ReplyDirectory) {
+        let lines = match self.lines(Ino(node), HandleId(handle), offset) {
             Ok(lines) => lines,
             Err(error) => return reply.error(errno(&error)),
         };
         for line in &lines {
-            let kind = convert::file_type(line.kind);
-            if reply.add(INodeNo(line.ino.0), line.next, kind, &line.name) {
+            let kind = convert::kind_bits(line.kind);
+            if reply.add(line.ino.0, line.next, kind, line.name.as_bytes()) {
                 break;
             }
         }
         reply.ok();
     }
 
-    fn releasedir(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        _: fuser::OpenFlags,
-        reply: ReplyEmpty,
-    ) {
-        self.fs.close_directory(HandleId(handle.0));
+    fn releasedir(&self, _: &Request, handle: u64, reply: ReplyEmpty) {
+        self.fs.close_directory(HandleId(handle));
         reply.ok();
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, _: &Request, _: u64, reply: ReplyEmpty) {
         // A journal that was made is in the coordination store already.
         reply.ok();
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, _: &Request, reply: ReplyStatfs) {
         let space = self.fs.space();
-        reply.statfs(
-            space.blocks,
-            space.free,
-            space.available,
-            space.files,
-            u64::from(u32::MAX),
-            space.block_bytes,
-            convert::NAME_BYTES_MAX,
-            space.block_bytes,
-        );
+        reply.statfs(&wire::Space {
+            block_bytes: space.block_bytes,
+            blocks: space.blocks,
+            free: space.free,
+            available: space.available,
+            files: space.files,
+            files_free: u64::from(u32::MAX),
+            name_bytes_max: convert::NAME_BYTES_MAX,
+        });
     }
 
-    fn setxattr(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: &OsStr,
-        _: &[u8],
-        _: i32,
-        _: u32,
-        reply: ReplyEmpty,
-    ) {
-        reply.error(Errno::EPERM);
+    fn setxattr(&self, _: &Request, _: u64, _: &[u8], _: &[u8], _: u32, reply: ReplyEmpty) {
+        reply.error(Errno::PERM);
     }
 
-    fn getxattr(
-        &self,
-        request: &Request,
-        node: INodeNo,
-        name: &OsStr,
-        size: u32,
-        reply: ReplyXattr,
-    ) {
-        let (fs, node) = (self.fs.clone(), ino(node));
-        if let Some(error) = fs.try_attribute(node, name.as_bytes()) {
+    fn getxattr(&self, request: &Request, node: u64, name: &[u8], size: u32, reply: ReplyXattr) {
+        let (fs, node) = (self.fs.clone(), Ino(node));
+        if let Some(error) = fs.try_attribute(node, name) {
             return reply.error(errno(&error));
         }
-        let (caller, name) = (caller(request), name.to_owned());
+        let (caller, name) = (Caller::new(request.pid), name.to_owned());
         self.later(
-            async move { fs.attribute(caller, node, name.as_bytes()).await },
+            async move { fs.attribute(caller, node, &name).await },
             move |value| answer_xattr(reply, size, value),
         );
     }
 
-    fn listxattr(&self, _: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
-        answer_xattr(reply, size, Ok(self.fs.attribute_names(ino(node))));
+    fn listxattr(&self, _: &Request, node: u64, size: u32, reply: ReplyXattr) {
+        answer_xattr(reply, size, Ok(self.fs.attribute_names(Ino(node))));
     }
 
-    fn removexattr(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
-        reply.error(Errno::EPERM);
+    fn removexattr(&self, _: &Request, _: u64, _: &[u8], reply: ReplyEmpty) {
+        reply.error(Errno::PERM);
     }
 
-    fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
-        // The kernel checks modes itself.
-        reply.ok();
+    fn fallocate(&self, _: &Request, _: u64, _: u64, _: u64, _: u32, reply: ReplyEmpty) {
+        reply.error(Errno::PERM);
     }
 
-    fn bmap(&self, _: &Request, _: INodeNo, _: u32, _: u64, reply: ReplyBmap) {
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn ioctl(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: IoctlFlags,
-        _: u32,
-        _: &[u8],
-        _: u32,
-        reply: ReplyIoctl,
-    ) {
-        reply.error(Errno::ENOTTY);
-    }
-
-    fn poll(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: PollNotifier,
-        _: PollEvents,
-        _: PollFlags,
-        reply: ReplyPoll,
-    ) {
-        // As any regular file a journal is always ready: a program that waits for its end with
-        // poll(2) must not hang.
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn fallocate(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: u64,
-        _: u64,
-        _: i32,
-        reply: ReplyEmpty,
-    ) {
-        reply.error(Errno::EPERM);
-    }
-
-    fn lseek(
-        &self,
-        request: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
+    fn lseek(&self, request: &Request, handle: u64, offset: i64, whence: u32, reply: ReplyLseek) {
         let seek = match whence {
             SEEK_DATA => Seek::Data,
             SEEK_HOLE => Seek::Hole,
-            _ => return reply.error(Errno::EINVAL),
+            _ => return reply.error(Errno::INVAL),
         };
-        let (fs, handle, caller) = (self.fs.clone(), HandleId(handle.0), caller(request));
+        let (fs, handle, caller) = (self.fs.clone(), HandleId(handle), Caller::new(request.pid));
         self.later(
             async move { fs.seek(caller, handle, offset, seek).await },
             |found| match found {
-                Ok(offset) => reply.offset(offset),
+                // It is never negative.
+                Ok(offset) => reply.offset(offset.cast_unsigned()),
                 Err(error) => reply.error(errno(&error)),
             },
         );
     }
 
-    fn copy_file_range(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: u64,
-        _: INodeNo,
-        _: FileHandle,
-        _: u64,
-        _: u64,
-        _: CopyFileRangeFlags,
-        reply: ReplyWrite,
-    ) {
-        // The kernel copies by reading and writing then.
-        reply.error(Errno::ENOSYS);
+    fn interrupt(&self, _unique: u64) {
+        // Each call that waits looks after its program by itself.
     }
 }
 

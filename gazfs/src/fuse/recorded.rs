@@ -8,31 +8,31 @@ mod keeping;
 mod passing;
 mod waiting;
 
-use std::{
-    cell::RefCell, ffi::OsStr, io, os::unix::ffi::OsStrExt, path::Path, sync::Arc, time::SystemTime,
-};
+use std::{io, os::fd::BorrowedFd, sync::Arc};
 
-use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, PollEvents, PollFlags,
-    PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+use rustix::{
+    fs::{FallocateFlags, OFlags},
+    io::Errno,
 };
-use rustix::fs::{FallocateFlags, OFlags};
 
 pub use self::keeping::keep_right;
 use self::{
     convert::{
-        TTL, answer_attributes, answer_empty, answer_entry, answer_xattr, errno, file_attributes,
-        file_type, ino, node_kind, open_flags, time,
+        TTL, answer_attributes, answer_empty, answer_entry, answer_lookup, answer_xattr,
+        file_attributes, kind_bits, node_kind, open_flags, time,
     },
     passing::{Passing, fopen_flags, hand_over},
     waiting::{Waiting, Who},
 };
-use super::{SEEK_DATA, SEEK_HOLE, take};
+use super::{
+    Filesystem, NewFile, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SEEK_DATA, SEEK_HOLE,
+    SetAttributes, WriteRequest,
+    wire::{Capabilities, OpenFlags, Space},
+};
 use crate::recorded::{
-    Allocation, Call, Change, FsError, HandleId, Line, RecordedFs, Seek, SetMode, Write, log::Log,
+    Allocation, Call, Change, Created, FsError, HandleId, Ino, Line, RecordedFs, Seek, SetMode,
+    Write, log::Log,
 };
 
 /// Answers the kernel's requests from a recorded directory.
@@ -90,72 +90,58 @@ impl<L: Log> Adapter<L> {
 
 /// What the kernel offers and we take, if it does. Not the write-back cache: with it a rename
 /// overtakes the data. Not locks: those that the kernel keeps itself are right for one mount.
-const WANTED: [InitFlags; 11] = [
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
-    InitFlags::FUSE_PARALLEL_DIROPS,
+const WANTED: Capabilities = Capabilities::ATOMIC_TRUNCATE
+    .and(Capabilities::PARALLEL_DIRECTORY)
     // Without it each write is preceded by a look for security attributes.
-    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_READDIRPLUS_AUTO,
-    InitFlags::FUSE_ASYNC_DIO,
+    .and(Capabilities::HANDLE_KILL_PRIVILEGES)
+    .and(Capabilities::LINES_PLUS)
+    .and(Capabilities::LINES_PLUS_AUTO)
+    .and(Capabilities::ASYNC_DIRECT)
     // Default access rights of a directory overrule the umask, so it is applied here.
-    InitFlags::FUSE_DONT_MASK,
-    InitFlags::FUSE_POSIX_ACL,
-    InitFlags::FUSE_CACHE_SYMLINKS,
-    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+    .and(Capabilities::DONT_MASK)
+    .and(Capabilities::POSIX_ACL)
+    .and(Capabilities::KEEP_LINKS)
+    .and(Capabilities::DIRECT_MAP)
     // Nobody but this mount changes files.
-    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
-];
+    .and(Capabilities::EXPLICIT_STALE);
 
 impl<L: Log> Filesystem for Adapter<L> {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        take(config, &WANTED);
+    fn init(&self, offered: Capabilities) -> Capabilities {
         // Only a privileged daemon may hand files to the kernel, and not of each file system: the
         // first attempt shows it.
-        let may_pass = config.set_max_stack_depth(1).is_ok()
-            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok();
-        self.fs.allow_passthrough(may_pass);
-        Ok(())
+        self.fs
+            .allow_passthrough(offered.has(Capabilities::PASSTHROUGH));
+        WANTED.and(Capabilities::PASSTHROUGH)
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer_entry(reply, self.fs.look_up(ino(parent), name.as_bytes()));
+    fn lookup(&self, _: &Request, parent: u64, name: &[u8], reply: ReplyEntry) {
+        answer_lookup(reply, self.fs.look_up(Ino(parent), name));
     }
 
-    fn forget(&self, _: &Request, node: INodeNo, lookups: u64) {
-        self.fs.forget(ino(node), lookups);
+    fn forget(&self, node: u64, lookups: u64) {
+        self.fs.forget(Ino(node), lookups);
     }
 
-    fn getattr(&self, _: &Request, node: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        answer_attributes(reply, self.fs.attributes(ino(node), handle.map(handle_id)));
+    fn getattr(&self, _: &Request, node: u64, handle: Option<u64>, reply: ReplyAttr) {
+        answer_attributes(reply, self.fs.attributes(Ino(node), handle.map(HandleId)));
     }
 
     fn setattr(
         &self,
         request: &Request,
-        node: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        handle: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
+        node: u64,
+        handle: Option<u64>,
+        change: &SetAttributes,
         reply: ReplyAttr,
     ) {
-        let (node, handle) = (ino(node), handle.map(handle_id));
+        let (node, handle) = (Ino(node), handle.map(HandleId));
         let change = Change {
-            mode,
-            uid,
-            gid,
-            size,
-            atime: atime.map(time),
-            mtime: mtime.map(time),
+            mode: change.mode,
+            uid: change.uid,
+            gid: change.gid,
+            size: change.size,
+            atime: change.atime.map(time),
+            mtime: change.mtime.map(time),
         };
         self.run(
             request,
@@ -164,31 +150,29 @@ impl<L: Log> Filesystem for Adapter<L> {
         );
     }
 
-    fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
-        match self.fs.read_link(ino(node)) {
+    fn readlink(&self, _: &Request, node: u64, reply: ReplyData) {
+        match self.fs.read_link(Ino(node)) {
             Ok(target) => reply.data(&target),
-            Err(error) => reply.error(errno(error)),
+            Err(error) => reply.error(error.errno()),
         }
     }
 
     fn mknod(
         &self,
         request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
+        parent: u64,
+        name: &[u8],
+        NewFile { mode, umask }: NewFile,
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let (parent, name) = (ino(parent), name.to_owned());
+        let (parent, name) = (Ino(parent), name.to_owned());
         let kind = node_kind(mode);
         self.run(
             request,
             move |fs, call| {
                 let call = Call { umask, ..*call };
-                let name = name.as_bytes();
-                fs.make_node(&call, parent, name, (kind, mode), u64::from(rdev))
+                fs.make_node(&call, parent, &name, (kind, mode), u64::from(rdev))
             },
             |made| answer_entry(reply, made),
         );
@@ -197,37 +181,36 @@ impl<L: Log> Filesystem for Adapter<L> {
     fn mkdir(
         &self,
         request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
+        parent: u64,
+        name: &[u8],
+        NewFile { mode, umask }: NewFile,
         reply: ReplyEntry,
     ) {
-        let (parent, name) = (ino(parent), name.to_owned());
+        let (parent, name) = (Ino(parent), name.to_owned());
         self.run(
             request,
             move |fs, call| {
                 let call = Call { umask, ..*call };
-                fs.make_directory(&call, parent, name.as_bytes(), mode)
+                fs.make_directory(&call, parent, &name, mode)
             },
             |made| answer_entry(reply, made),
         );
     }
 
-    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (parent, name) = (ino(parent), name.to_owned());
+    fn unlink(&self, request: &Request, parent: u64, name: &[u8], reply: ReplyEmpty) {
+        let (parent, name) = (Ino(parent), name.to_owned());
         self.run(
             request,
-            move |fs, call| fs.unlink(call, parent, name.as_bytes()),
+            move |fs, call| fs.unlink(call, parent, &name),
             |gone| answer_empty(reply, gone),
         );
     }
 
-    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (parent, name) = (ino(parent), name.to_owned());
+    fn rmdir(&self, request: &Request, parent: u64, name: &[u8], reply: ReplyEmpty) {
+        let (parent, name) = (Ino(parent), name.to_owned());
         self.run(
             request,
-            move |fs, call| fs.remove_directory(call, parent, name.as_bytes()),
+            move |fs, call| fs.remove_directory(call, parent, &name),
             |gone| answer_empty(reply, gone),
         );
     }
@@ -235,18 +218,15 @@ impl<L: Log> Filesystem for Adapter<L> {
     fn symlink(
         &self,
         request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        target: &Path,
+        parent: u64,
+        name: &[u8],
+        target: &[u8],
         reply: ReplyEntry,
     ) {
-        let (parent, name, target) = (ino(parent), name.to_owned(), target.to_owned());
+        let (parent, name, target) = (Ino(parent), name.to_owned(), target.to_owned());
         self.run(
             request,
-            move |fs, call| {
-                let target = target.as_os_str().as_bytes();
-                fs.make_symlink(call, parent, name.as_bytes(), target)
-            },
+            move |fs, call| fs.make_symlink(call, parent, &name, &target),
             |made| answer_entry(reply, made),
         );
     }
@@ -254,44 +234,32 @@ impl<L: Log> Filesystem for Adapter<L> {
     fn rename(
         &self,
         request: &Request,
-        from_parent: INodeNo,
-        from: &OsStr,
-        to_parent: INodeNo,
-        to: &OsStr,
-        flags: RenameFlags,
+        (from_parent, from): (u64, &[u8]),
+        (to_parent, to): (u64, &[u8]),
+        flags: u32,
         reply: ReplyEmpty,
     ) {
-        let (from_parent, from) = (ino(from_parent), from.to_owned());
-        let (to_parent, to) = (ino(to_parent), to.to_owned());
-        let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
+        let (from_parent, from) = (Ino(from_parent), from.to_owned());
+        let (to_parent, to) = (Ino(to_parent), to.to_owned());
+        let flags = rustix::fs::RenameFlags::from_bits_retain(flags);
         self.run(
             request,
-            move |fs, call| {
-                let from = (from_parent, from.as_bytes());
-                fs.rename(call, from, (to_parent, to.as_bytes()), flags)
-            },
+            move |fs, call| fs.rename(call, (from_parent, &from), (to_parent, &to), flags),
             |renamed| answer_empty(reply, renamed),
         );
     }
 
-    fn link(
-        &self,
-        request: &Request,
-        node: INodeNo,
-        parent: INodeNo,
-        name: &OsStr,
-        reply: ReplyEntry,
-    ) {
-        let (node, parent, name) = (ino(node), ino(parent), name.to_owned());
+    fn link(&self, request: &Request, node: u64, parent: u64, name: &[u8], reply: ReplyEntry) {
+        let (node, parent, name) = (Ino(node), Ino(parent), name.to_owned());
         self.run(
             request,
-            move |fs, call| fs.link(call, node, parent, name.as_bytes()),
+            move |fs, call| fs.link(call, node, parent, &name),
             |linked| answer_entry(reply, linked),
         );
     }
 
-    fn open(&self, request: &Request, node: INodeNo, flags: fuser::OpenFlags, reply: ReplyOpen) {
-        let (node, flags) = (ino(node), open_flags(flags.0));
+    fn open(&self, request: &Request, node: u64, flags: u32, reply: ReplyOpen) {
+        let (node, flags) = (Ino(node), open_flags(flags));
         let (fs, passing) = (self.fs.clone(), Arc::clone(&self.passing));
         self.run(
             request,
@@ -299,15 +267,14 @@ impl<L: Log> Filesystem for Adapter<L> {
             move |opened| {
                 let opened = match opened {
                     Ok(opened) => opened,
-                    Err(error) => return reply.error(errno(error)),
+                    Err(error) => return reply.error(error.errno()),
                 };
-                let (opened, backing) = hand_over(&fs, &passing, node, opened, &reply);
-                let handle = FileHandle(opened.handle.0);
+                let register = |file: BorrowedFd<'_>| reply.register(file);
+                let (opened, backing) = hand_over(&fs, &passing, node, opened, register);
+                let (handle, flags) = (opened.handle.0, fopen_flags(opened));
                 match backing {
-                    None => reply.opened(handle, fopen_flags(opened)),
-                    Some(backing) => {
-                        reply.opened_passthrough(handle, fopen_flags(opened), &backing);
-                    }
+                    None => reply.opened(handle, flags),
+                    Some(backing) => reply.opened_passthrough(handle, flags, &backing),
                 }
             },
         );
@@ -316,97 +283,51 @@ impl<L: Log> Filesystem for Adapter<L> {
     fn create(
         &self,
         request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        flags: i32,
+        parent: u64,
+        name: &[u8],
+        NewFile { mode, umask }: NewFile,
+        flags: u32,
         reply: ReplyCreate,
     ) {
-        let (parent, name, flags) = (ino(parent), name.to_owned(), open_flags(flags));
+        let (parent, name, flags) = (Ino(parent), name.to_owned(), open_flags(flags));
         let (fs, passing) = (self.fs.clone(), Arc::clone(&self.passing));
         self.run(
             request,
             move |fs, call| {
                 let call = Call { umask, ..*call };
-                fs.create(&call, parent, name.as_bytes(), mode, flags)
+                fs.create(&call, parent, &name, mode, flags)
             },
-            move |created| {
-                let created = match created {
-                    Ok(created) => created,
-                    Err(error) => return reply.error(errno(error)),
-                };
-                let attributes = file_attributes(&created.attributes);
-                let generation = Generation(created.attributes.generation);
-                let node = created.attributes.ino;
-                let (opened, backing) = hand_over(&fs, &passing, node, created.opened, &reply);
-                let (handle, flags) = (FileHandle(opened.handle.0), fopen_flags(opened));
-                match backing {
-                    None => reply.created(&TTL, &attributes, generation, handle, flags),
-                    Some(backing) => {
-                        reply.created_passthrough(
-                            &TTL,
-                            &attributes,
-                            generation,
-                            handle,
-                            flags,
-                            &backing,
-                        );
-                    }
-                }
-            },
+            move |created| answer_created(&fs, &passing, reply, created),
         );
     }
 
-    fn read(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: fuser::OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let handle = handle_id(handle);
+    fn read(&self, _: &Request, handle: u64, offset: u64, size: u32, mut reply: ReplyData) {
+        let handle = HandleId(handle);
         let size = usize::try_from(size).unwrap_or(0);
-        READ_BUFFER.with_borrow_mut(|buffer| {
-            if buffer.len() < size {
-                buffer.resize(size, 0);
-            }
-            match self.fs.try_read(handle, offset, &mut buffer[..size]) {
-                Ok(length) => reply.data(&buffer[..length]),
-                Err(FsError::Held) => {
-                    let fs = self.fs.clone();
-                    self.waiting.read(move || {
-                        let mut buffer = vec![0; size];
-                        match fs.read(handle, offset, &mut buffer) {
-                            Ok(length) => reply.data(&buffer[..length]),
-                            Err(error) => reply.error(errno(error)),
-                        }
+        match self.fs.try_read(handle, offset, reply.room(size)) {
+            Ok(length) => reply.filled(length),
+            Err(FsError::Held) => {
+                let fs = self.fs.clone();
+                self.waiting
+                    .read(move || match fs.read(handle, offset, reply.room(size)) {
+                        Ok(length) => reply.filled(length),
+                        Err(error) => reply.error(error.errno()),
                     });
-                }
-                Err(error) => reply.error(errno(error)),
             }
-        });
+            Err(error) => reply.error(error.errno()),
+        }
     }
 
-    fn write(
-        &self,
-        request: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        flags: fuser::OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let handle = handle_id(handle);
-        let drops_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
+    fn write(&self, request: &Request, write: &WriteRequest<'_>, reply: ReplyWrite) {
+        let WriteRequest {
+            handle,
+            offset,
+            data,
+            drops_privileges,
+            ..
+        } = *write;
+        let handle = HandleId(handle);
+        let flags = OFlags::from_bits_retain(write.flags);
         // After others the kernel asks for a barrier itself. O_SYNC contains the bit of O_DSYNC.
         let needs_barrier = flags.contains(OFlags::DSYNC)
             && (flags.contains(OFlags::DIRECT) || self.fs.is_direct(handle));
@@ -421,7 +342,7 @@ impl<L: Log> Filesystem for Adapter<L> {
         };
         let answer = |reply: ReplyWrite, written: Result<usize, FsError>| match written {
             Ok(length) => reply.written(u32::try_from(length).unwrap_or(u32::MAX)),
-            Err(error) => reply.error(errno(error)),
+            Err(error) => reply.error(error.errno()),
         };
         let who = Who::of(request);
         match write(&self.fs, &who.call(), data) {
@@ -445,21 +366,8 @@ impl<L: Log> Filesystem for Adapter<L> {
         }
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.ok();
-    }
-
-    fn release(
-        &self,
-        request: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        _: fuser::OpenFlags,
-        _: Option<LockOwner>,
-        _: bool,
-        reply: ReplyEmpty,
-    ) {
-        let handle = handle_id(handle);
+    fn release(&self, request: &Request, handle: u64, reply: ReplyEmpty) {
+        let handle = HandleId(handle);
         if !self.fs.is_direct(handle) {
             self.fs.close(handle);
             self.passing.close(handle);
@@ -476,15 +384,8 @@ impl<L: Log> Filesystem for Adapter<L> {
         });
     }
 
-    fn fsync(
-        &self,
-        request: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        _datasync: bool,
-        reply: ReplyEmpty,
-    ) {
-        let handle = handle_id(handle);
+    fn fsync(&self, request: &Request, handle: u64, reply: ReplyEmpty) {
+        let handle = HandleId(handle);
         if !self.fs.is_direct(handle) {
             return self.after_barrier(request, |synced| answer_empty(reply, synced));
         }
@@ -499,40 +400,35 @@ impl<L: Log> Filesystem for Adapter<L> {
         });
     }
 
-    fn opendir(&self, _: &Request, node: INodeNo, _: fuser::OpenFlags, reply: ReplyOpen) {
-        match self.fs.open_directory(ino(node)) {
-            Ok(handle) => reply.opened(FileHandle(handle.0), DIRECTORY_FLAGS),
-            Err(error) => reply.error(errno(error)),
+    fn syncfs(&self, request: &Request, reply: ReplyEmpty) {
+        self.after_barrier(request, |synced| answer_empty(reply, synced));
+    }
+
+    fn opendir(&self, _: &Request, node: u64, reply: ReplyOpen) {
+        match self.fs.open_directory(Ino(node)) {
+            Ok(handle) => reply.opened(handle.0, DIRECTORY_FLAGS),
+            Err(error) => reply.error(error.errno()),
         }
     }
 
-    fn readdir(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        let add = |line: Line<'_>| {
-            let name = OsStr::from_bytes(line.name);
-            reply.add(INodeNo(line.ino.0), line.next, file_type(line.kind), name)
-        };
-        match self.fs.read_directory(handle_id(handle), offset, add) {
+    fn readdir(&self, _: &Request, _: u64, handle: u64, offset: u64, mut reply: ReplyDirectory) {
+        let add =
+            |line: Line<'_>| reply.add(line.ino.0, line.next, kind_bits(line.kind), line.name);
+        match self.fs.read_directory(HandleId(handle), offset, add) {
             Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
+            Err(error) => reply.error(error.errno()),
         }
     }
 
     fn readdirplus(
         &self,
         _: &Request,
-        node: INodeNo,
-        handle: FileHandle,
+        node: u64,
+        handle: u64,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        mut reply: ReplyDirectory,
     ) {
-        let directory = ino(node);
+        let directory = Ino(node);
         let add = |line: Line<'_>| {
             let is_dots = matches!(line.name, b"." | b"..");
             let found = if is_dots {
@@ -545,152 +441,102 @@ impl<L: Log> Filesystem for Adapter<L> {
                 return false;
             };
             attributes.ino = line.ino;
-            let generation = Generation(attributes.generation);
-            let name = OsStr::from_bytes(line.name);
             let attributes = file_attributes(&attributes);
-            let ino = INodeNo(line.ino.0);
-            let is_full = reply.add(ino, line.next, name, &TTL, &attributes, generation);
+            let is_full = reply.add_plus(&attributes, TTL, line.next, line.name);
             if is_full && !is_dots {
                 self.fs.forget(line.ino, 1);
             }
             is_full
         };
-        match self.fs.read_directory(handle_id(handle), offset, add) {
+        match self.fs.read_directory(HandleId(handle), offset, add) {
             Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
+            Err(error) => reply.error(error.errno()),
         }
     }
 
-    fn releasedir(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        _: fuser::OpenFlags,
-        reply: ReplyEmpty,
-    ) {
-        self.fs.close_directory(handle_id(handle));
+    fn releasedir(&self, _: &Request, handle: u64, reply: ReplyEmpty) {
+        self.fs.close_directory(HandleId(handle));
         reply.ok();
     }
 
-    fn fsyncdir(&self, request: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, request: &Request, _: u64, reply: ReplyEmpty) {
         self.after_barrier(request, |synced| answer_empty(reply, synced));
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, _: &Request, reply: ReplyStatfs) {
         match self.fs.space() {
-            Ok(space) => reply.statfs(
-                space.blocks,
-                space.free,
-                space.available,
-                space.files,
-                space.files_free,
-                space.block_bytes,
-                space.name_bytes_max,
-                space.block_bytes,
-            ),
-            Err(error) => reply.error(errno(error)),
+            Ok(space) => reply.statfs(&Space {
+                block_bytes: space.block_bytes,
+                blocks: space.blocks,
+                free: space.free,
+                available: space.available,
+                files: space.files,
+                files_free: space.files_free,
+                name_bytes_max: space.name_bytes_max,
+            }),
+            Err(error) => reply.error(error.errno()),
         }
     }
 
     fn setxattr(
         &self,
         request: &Request,
-        node: INodeNo,
-        name: &OsStr,
+        node: u64,
+        name: &[u8],
         value: &[u8],
-        flags: i32,
-        _position: u32,
+        flags: u32,
         reply: ReplyEmpty,
     ) {
         let mode = match flags {
             0 => SetMode::Any,
             XATTR_CREATE => SetMode::Create,
             XATTR_REPLACE => SetMode::Replace,
-            _ => return reply.error(Errno::EINVAL),
+            _ => return reply.error(Errno::INVAL),
         };
-        let (node, name, value) = (ino(node), name.to_owned(), value.to_vec());
+        let (node, name, value) = (Ino(node), name.to_owned(), value.to_vec());
         self.run(
             request,
-            move |fs, call| fs.set_xattr(call, node, name.as_bytes(), &value, mode),
+            move |fs, call| fs.set_xattr(call, node, &name, &value, mode),
             |set| answer_empty(reply, set),
         );
     }
 
-    fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        answer_xattr(reply, size, self.fs.xattr(ino(node), name.as_bytes()));
+    fn getxattr(&self, _: &Request, node: u64, name: &[u8], size: u32, reply: ReplyXattr) {
+        answer_xattr(reply, size, self.fs.xattr(Ino(node), name));
     }
 
-    fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
-        let names = self.fs.xattr_names(&Who::of(request).call(), ino(node));
+    fn listxattr(&self, request: &Request, node: u64, size: u32, reply: ReplyXattr) {
+        let names = self.fs.xattr_names(&Who::of(request).call(), Ino(node));
         answer_xattr(reply, size, names);
     }
 
-    fn removexattr(&self, request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (node, name) = (ino(node), name.to_owned());
+    fn removexattr(&self, request: &Request, node: u64, name: &[u8], reply: ReplyEmpty) {
+        let (node, name) = (Ino(node), name.to_owned());
         self.run(
             request,
-            move |fs, call| fs.remove_xattr(call, node, name.as_bytes()),
+            move |fs, call| fs.remove_xattr(call, node, &name),
             |removed| answer_empty(reply, removed),
         );
-    }
-
-    fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
-        // The kernel checks modes itself.
-        reply.ok();
-    }
-
-    fn bmap(&self, _: &Request, _: INodeNo, _: u32, _: u64, reply: ReplyBmap) {
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn ioctl(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: IoctlFlags,
-        _: u32,
-        _: &[u8],
-        _: u32,
-        reply: ReplyIoctl,
-    ) {
-        reply.error(Errno::ENOTTY);
-    }
-
-    fn poll(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: PollNotifier,
-        _: PollEvents,
-        _: PollFlags,
-        reply: ReplyPoll,
-    ) {
-        // The kernel takes files for ready then, and does not ask again.
-        reply.error(Errno::ENOSYS);
     }
 
     fn fallocate(
         &self,
         request: &Request,
-        _: INodeNo,
-        handle: FileHandle,
+        handle: u64,
         offset: u64,
         length: u64,
-        mode: i32,
+        mode: u32,
         reply: ReplyEmpty,
     ) {
-        let flags = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+        let flags = FallocateFlags::from_bits_retain(mode);
         let keep_size = flags.contains(FallocateFlags::KEEP_SIZE);
         let allocation = match flags - FallocateFlags::KEEP_SIZE {
             flags if flags.is_empty() => Allocation::Take { keep_size },
             FallocateFlags::PUNCH_HOLE if keep_size => Allocation::Punch,
             FallocateFlags::ZERO_RANGE => Allocation::Zero { keep_size },
-            _ => return reply.error(Errno::EOPNOTSUPP),
+            _ => return reply.error(Errno::OPNOTSUPP),
         };
-        let handle = handle_id(handle);
+        let handle = HandleId(handle);
         self.run(
             request,
             move |fs, call| fs.allocate(call, handle, offset, length, allocation),
@@ -698,57 +544,46 @@ impl<L: Log> Filesystem for Adapter<L> {
         );
     }
 
-    fn lseek(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
+    fn lseek(&self, _: &Request, handle: u64, offset: i64, whence: u32, reply: ReplyLseek) {
         let seek = match whence {
             SEEK_DATA => Seek::Data,
             SEEK_HOLE => Seek::Hole,
-            _ => return reply.error(Errno::EINVAL),
+            _ => return reply.error(Errno::INVAL),
         };
         let Ok(offset) = u64::try_from(offset) else {
-            return reply.error(Errno::ENXIO);
+            return reply.error(Errno::NXIO);
         };
-        match self.fs.seek(handle_id(handle), offset, seek) {
-            Ok(found) => reply.offset(i64::try_from(found).unwrap_or(i64::MAX)),
-            Err(error) => reply.error(errno(error)),
+        match self.fs.seek(HandleId(handle), offset, seek) {
+            Ok(found) => reply.offset(found),
+            Err(error) => reply.error(error.errno()),
         }
     }
 
-    fn copy_file_range(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: u64,
-        _: INodeNo,
-        _: FileHandle,
-        _: u64,
-        _: u64,
-        _: CopyFileRangeFlags,
-        reply: ReplyWrite,
-    ) {
-        // The kernel copies by reading and writing then.
-        reply.error(Errno::ENOSYS);
+    fn interrupt(&self, unique: u64) {
+        self.waiting.look_at(unique);
     }
 }
 
-fn handle_id(handle: FileHandle) -> HandleId {
-    HandleId(handle.0)
+/// Answers with a new file that is open.
+fn answer_created<L: Log>(
+    fs: &RecordedFs<L>,
+    passing: &Passing,
+    reply: ReplyCreate,
+    created: Result<Created, FsError>,
+) {
+    let created = match created {
+        Ok(created) => created,
+        Err(error) => return reply.error(error.errno()),
+    };
+    let attributes = file_attributes(&created.attributes);
+    let register = |file: BorrowedFd<'_>| reply.register(file);
+    let node = created.attributes.ino;
+    let (opened, backing) = hand_over(fs, passing, node, created.opened, register);
+    let opened = (opened.handle.0, fopen_flags(opened));
+    reply.created(&attributes, TTL, opened, backing.as_deref());
 }
 
-thread_local! {
-    /// The reader's buffer: a new one would be filled with zeros for each read.
-    static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
+const DIRECTORY_FLAGS: OpenFlags = OpenFlags::KEEP_PAGES.and(OpenFlags::KEEP_LINES);
 
-const DIRECTORY_FLAGS: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_CACHE_DIR);
-
-const XATTR_CREATE: i32 = 1;
-const XATTR_REPLACE: i32 = 2;
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;

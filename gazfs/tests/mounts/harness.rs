@@ -13,8 +13,9 @@ use gazette_client::{
     fake::{FakeBroker, FakeServer},
 };
 use gazfs::{
+    fuse::Transport,
     journals::{Ack, JournalFs, Options, Origin, Template},
-    mount::{Access, Mounted, mount},
+    mount::{Access, MountOptions, Mounted, mount},
 };
 use tempfile::TempDir;
 use tokio::runtime::{self, Runtime};
@@ -101,7 +102,11 @@ impl Mount {
                     .expect("list journals"),
             )
         });
-        let mounted = mount(&fs, &point, None, Access::Owner).expect("mount");
+        let options = MountOptions {
+            access: Access::Owner,
+            transport: transport(),
+        };
+        let mounted = mount(&fs, &point, None, options).expect("mount");
         Some(Self {
             mounted: Some(mounted),
             fs,
@@ -229,4 +234,13 @@ pub(crate) fn open_raw(path: &Path, flags: rustix::fs::OFlags) -> rustix::io::Re
         flags | rustix::fs::OFlags::CLOEXEC,
         rustix::fs::Mode::from(0o644),
     )
+}
+
+/// The way by which requests are to come, from the environment. One that is asked for and does not
+/// work here fails.
+fn transport() -> Transport {
+    let asked = std::env::var("GAZFS_TRANSPORT").ok();
+    asked.map_or(Transport::Auto, |way| {
+        way.parse().expect("GAZFS_TRANSPORT is one")
+    })
 }

@@ -11,7 +11,8 @@ use std::{
 };
 
 use gazfs::{
-    mount::{Access, Mounted, mount_recorded},
+    fuse::{Transport, Way},
+    mount::{Access, MountOptions, Mounted, mount_recorded},
     recorded::{RecordedFs, memory::MemoryLog},
 };
 use tempfile::TempDir;
@@ -156,7 +157,25 @@ fn mount(log: &Arc<MemoryLog>, dir: &Path) -> Mounted {
     } else {
         Access::Owner
     };
-    mount_recorded(&recorded, &dir.join("mount"), &dir.join("work"), access).expect("mount")
+    let options = MountOptions {
+        access,
+        transport: transport(),
+    };
+    let mounted = mount_recorded(&recorded, &dir.join("mount"), &dir.join("work"), options);
+    let mounted = mounted.expect("mount");
+    if options.transport == Transport::IoUring {
+        assert_eq!(mounted.transport().way, Way::IoUring);
+    }
+    mounted
+}
+
+/// The way by which requests are to come, from the environment. One that is asked for and does not
+/// work here fails.
+fn transport() -> Transport {
+    let asked = std::env::var("GAZFS_TRANSPORT").ok();
+    asked.map_or(Transport::Auto, |way| {
+        way.parse().expect("GAZFS_TRANSPORT is one")
+    })
 }
 
 /// Says whether mounts can be tested here, loudly if not.

@@ -11,13 +11,14 @@ use tokio_util::sync::CancellationToken;
 use super::super::{
     embedded::Broker,
     record::report,
-    recording_args::access,
     say_error,
     serve::{Ended, end, failed_appends, flush_for, journals_status, report_appends},
 };
 use crate::{
     journals::JournalFs,
-    mount::{Asked, Control, FlushOutcome, MountError, Mounted, Question, UmountOutcome},
+    mount::{
+        Asked, Control, FlushOutcome, MountError, MountOptions, Mounted, Question, UmountOutcome,
+    },
     recording::{Recording, until},
 };
 
@@ -29,6 +30,8 @@ pub(in crate::commands) struct House {
     pub(super) recording: Recording,
     pub(super) data: Mounted,
     pub(super) control: Control,
+    /// How the recorded directory is mounted.
+    pub(super) how: MountOptions,
     /// A folder on the disk that the log is on.
     pub(super) log_disk: PathBuf,
 }
@@ -93,7 +96,7 @@ impl House {
         if unmounted(&self.journals).await {
             return true;
         }
-        match self.recording.mount(access()) {
+        match self.recording.mount(self.how) {
             Ok(data) => {
                 self.data = data;
                 false

@@ -1,40 +1,54 @@
 //! The kernel's words for ours.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fuser::{
-    Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyXattr, Request, TimeOrNow,
-};
-use rustix::fs::OFlags;
-
-use crate::journals::{
-    Attributes, COMPONENT_BYTES_MAX, Caller, Cause, FsError, Ino, Kind, OpenFlags, Opened,
+use rustix::{
+    fs::{FileType, OFlags},
+    io::Errno,
 };
 
-pub(super) fn caller(request: &Request) -> Caller {
-    Caller::new(request.pid())
-}
-
-pub(super) fn ino(number: INodeNo) -> Ino {
-    Ino(number.0)
-}
+use crate::{
+    fuse::{
+        ReplyAttr, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyXattr,
+        wire::{self, SetTime, Time},
+    },
+    journals::{Attributes, COMPONENT_BYTES_MAX, Cause, FsError, Kind, OpenFlags, Opened},
+};
 
 /// Logs an error, and returns its number.
 pub(super) fn errno(error: &FsError) -> Errno {
     error.log();
-    Errno::from_i32(error.errno().raw_os_error())
+    error.errno()
 }
 
-pub(super) fn time(time: TimeOrNow) -> SystemTime {
+pub(super) fn time(time: SetTime) -> SystemTime {
     match time {
-        TimeOrNow::SpecificTime(time) => time,
-        TimeOrNow::Now => SystemTime::now(),
+        SetTime::To(Time { seconds, nanos }) => {
+            let whole = Duration::from_secs(seconds.unsigned_abs());
+            let whole = if seconds < 0 {
+                UNIX_EPOCH.checked_sub(whole)
+            } else {
+                UNIX_EPOCH.checked_add(whole)
+            };
+            whole
+                .and_then(|whole| whole.checked_add(Duration::from_nanos(nanos.into())))
+                .unwrap_or(UNIX_EPOCH)
+        }
+        SetTime::Now => SystemTime::now(),
     }
 }
 
-pub(super) fn open_flags(flags: i32) -> OpenFlags {
-    let flags = OFlags::from_bits_retain(flags.cast_unsigned());
+/// Before 1970 there were no journals.
+fn wire_time(time: SystemTime) -> Time {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanos: since.subsec_nanos(),
+    }
+}
+
+pub(super) fn open_flags(flags: u32) -> OpenFlags {
+    let flags = OFlags::from_bits_retain(flags);
     let access = flags & OFlags::ACCMODE;
     OpenFlags {
         may_read: access != OFlags::WRONLY,
@@ -48,16 +62,16 @@ pub(super) fn open_flags(flags: i32) -> OpenFlags {
 /// sees a stale end. With it, which only a reader of a journal at rest gets, the kernel reads ahead
 /// and reads no byte twice. A close is only sent where it has something to wait for: it takes the
 /// lock under which another program's write may be waiting.
-pub(super) fn fopen_flags(opened: Opened, cache: Cache) -> FopenFlags {
+pub(super) fn fopen_flags(opened: Opened, cache: Cache) -> wire::OpenFlags {
     let flags = if opened.may_cache && cache == Cache::Coherent {
-        FopenFlags::FOPEN_KEEP_CACHE
+        wire::OpenFlags::KEEP_PAGES
     } else {
-        FopenFlags::FOPEN_DIRECT_IO
+        wire::OpenFlags::DIRECT
     };
     if opened.wants_flush {
         flags
     } else {
-        flags | FopenFlags::FOPEN_NOFLUSH
+        flags.and(wire::OpenFlags::NO_FLUSH)
     }
 }
 
@@ -71,40 +85,41 @@ pub(super) enum Cache {
     Stale,
 }
 
-pub(super) fn file_type(kind: Kind) -> FileType {
+/// The bits of a mode that tell the kind.
+pub(super) fn kind_bits(kind: Kind) -> u32 {
     match kind {
         Kind::Directory => FileType::Directory,
         Kind::Journal => FileType::RegularFile,
     }
+    .as_raw_mode()
 }
 
-pub(super) fn file_attributes(attributes: &Attributes) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attributes.ino.0),
+pub(super) fn file_attributes(attributes: &Attributes) -> wire::Attributes {
+    let time = wire_time(attributes.mtime);
+    wire::Attributes {
+        ino: attributes.ino.0,
+        generation: attributes.generation,
         size: attributes.size,
         blocks: attributes.blocks,
-        atime: attributes.mtime,
-        mtime: attributes.mtime,
-        ctime: attributes.mtime,
-        crtime: attributes.mtime,
-        kind: file_type(attributes.kind),
-        perm: attributes.mode,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        btime: None,
+        mode: kind_bits(attributes.kind) | u32::from(attributes.mode),
         nlink: attributes.nlink,
         uid: attributes.uid,
         gid: attributes.gid,
         rdev: 0,
-        blksize: READ_BYTES,
-        flags: 0,
+        block_bytes: READ_BYTES,
     }
 }
 
 pub(super) fn answer_entry(reply: ReplyEntry, found: Result<Attributes, FsError>) {
     match found {
-        Ok(attributes) => reply.entry_with_ttls(
-            &attributes_ttl(&attributes),
-            &ENTRY_TTL,
+        Ok(attributes) => reply.entry(
             &file_attributes(&attributes),
-            Generation(attributes.generation),
+            ENTRY_TTL,
+            attributes_ttl(&attributes),
         ),
         Err(error) => reply.error(errno(&error)),
     }
@@ -113,7 +128,7 @@ pub(super) fn answer_entry(reply: ReplyEntry, found: Result<Attributes, FsError>
 pub(super) fn answer_attributes(reply: ReplyAttr, attributes: Result<Attributes, FsError>) {
     match attributes {
         Ok(attributes) => {
-            reply.attr(&attributes_ttl(&attributes), &file_attributes(&attributes));
+            reply.attr(&file_attributes(&attributes), attributes_ttl(&attributes));
         }
         Err(error) => reply.error(errno(&error)),
     }
@@ -121,7 +136,7 @@ pub(super) fn answer_attributes(reply: ReplyAttr, attributes: Result<Attributes,
 
 pub(super) fn answer_open(reply: ReplyOpen, opened: Result<Opened, FsError>, cache: Cache) {
     match opened {
-        Ok(opened) => reply.opened(FileHandle(opened.handle.0), fopen_flags(opened, cache)),
+        Ok(opened) => reply.opened(opened.handle.0, fopen_flags(opened, cache)),
         Err(error) => reply.error(errno(&error)),
     }
 }

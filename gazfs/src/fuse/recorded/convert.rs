@@ -1,26 +1,20 @@
 //! The kernel's words for ours.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use fuser::{
-    Errno, FileAttr, FileType, Generation, INodeNo, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr,
-    TimeOrNow,
-};
 use gazette_recoverylog_fsm::Timestamp;
-use rustix::fs::OFlags;
+use rustix::{fs::OFlags, io::Errno};
 
-use crate::recorded::{Attributes, FsError, Ino, Kind, OpenFlags, TimeChange};
+use crate::{
+    fuse::{
+        ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr,
+        wire::{self, SetTime},
+    },
+    recorded::{Attributes, FsError, Kind, OpenFlags, TimeChange},
+};
 
-pub(super) fn ino(number: INodeNo) -> Ino {
-    Ino(number.0)
-}
-
-pub(super) fn errno(error: FsError) -> Errno {
-    Errno::from_i32(error.errno().raw_os_error())
-}
-
-pub(super) fn open_flags(flags: i32) -> OpenFlags {
-    let flags = OFlags::from_bits_retain(flags.cast_unsigned());
+pub(super) fn open_flags(flags: u32) -> OpenFlags {
+    let flags = OFlags::from_bits_retain(flags);
     let access = flags & OFlags::ACCMODE;
     OpenFlags {
         may_read: access != OFlags::WRONLY,
@@ -30,51 +24,30 @@ pub(super) fn open_flags(flags: i32) -> OpenFlags {
     }
 }
 
-pub(super) fn time(time: TimeOrNow) -> TimeChange {
+pub(super) fn time(time: SetTime) -> TimeChange {
     match time {
-        TimeOrNow::SpecificTime(time) => TimeChange::To(kernel_time(time)),
-        TimeOrNow::Now => TimeChange::Now,
+        SetTime::To(wire::Time { seconds, nanos }) => TimeChange::To(Timestamp { seconds, nanos }),
+        SetTime::Now => TimeChange::Now,
     }
 }
 
-/// Returns what the kernel said. Before 1970 the library takes nanoseconds for such that go
-/// backwards too, but loses nothing by that.
-fn kernel_time(time: SystemTime) -> Timestamp {
-    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-    match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(after) => Timestamp {
-            seconds: seconds(after),
-            nanos: after.subsec_nanos(),
-        },
-        Err(error) => Timestamp {
-            seconds: -seconds(error.duration()),
-            nanos: error.duration().subsec_nanos(),
-        },
-    }
+fn wire_time(Timestamp { seconds, nanos }: Timestamp) -> wire::Time {
+    wire::Time { seconds, nanos }
 }
 
-fn system_time(time: Timestamp) -> SystemTime {
-    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
-    let whole = if time.seconds < 0 {
-        SystemTime::UNIX_EPOCH.checked_sub(seconds)
-    } else {
-        SystemTime::UNIX_EPOCH.checked_add(seconds)
-    };
-    whole
-        .and_then(|whole| whole.checked_add(Duration::from_nanos(u64::from(time.nanos))))
-        .unwrap_or(SystemTime::UNIX_EPOCH)
-}
-
-pub(super) fn file_type(kind: Kind) -> FileType {
+/// The bits of a mode that tell the kind.
+pub(super) fn kind_bits(kind: Kind) -> u32 {
+    use rustix::fs::FileType;
     match kind {
         Kind::Regular => FileType::RegularFile,
         Kind::Directory => FileType::Directory,
         Kind::Symlink => FileType::Symlink,
-        Kind::Fifo => FileType::NamedPipe,
+        Kind::Fifo => FileType::Fifo,
         Kind::Socket => FileType::Socket,
-        Kind::CharDevice => FileType::CharDevice,
+        Kind::CharDevice => FileType::CharacterDevice,
         Kind::BlockDevice => FileType::BlockDevice,
     }
+    .as_raw_mode()
 }
 
 /// Returns the kind that mknod(2) was asked for.
@@ -90,53 +63,52 @@ pub(super) fn node_kind(mode: u32) -> Kind {
     }
 }
 
-pub(super) fn file_attributes(attributes: &Attributes) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attributes.ino.0),
+pub(super) fn file_attributes(attributes: &Attributes) -> wire::Attributes {
+    wire::Attributes {
+        ino: attributes.ino.0,
+        generation: attributes.generation,
         size: attributes.size,
         blocks: attributes.blocks,
-        atime: system_time(attributes.atime),
-        mtime: system_time(attributes.mtime),
-        ctime: system_time(attributes.ctime),
-        crtime: SystemTime::UNIX_EPOCH,
-        kind: file_type(attributes.kind),
-        perm: u16::try_from(attributes.mode).unwrap_or(0),
+        atime: wire_time(attributes.atime),
+        mtime: wire_time(attributes.mtime),
+        ctime: wire_time(attributes.ctime),
+        btime: None,
+        mode: kind_bits(attributes.kind) | attributes.mode,
         nlink: attributes.nlink,
         uid: attributes.uid,
         gid: attributes.gid,
         // The kernel has 32 bits for it.
         rdev: u32::try_from(attributes.rdev).unwrap_or(0),
-        blksize: attributes.block_bytes,
-        flags: 0,
+        block_bytes: attributes.block_bytes,
     }
 }
 
 /// A name that is not there is remembered too: nobody else makes one.
-pub(super) fn answer_entry(reply: ReplyEntry, found: Result<Attributes, FsError>) {
+pub(super) fn answer_lookup(reply: ReplyEntry, found: Result<Attributes, FsError>) {
     match found {
-        Ok(attributes) => reply.entry(
-            &TTL,
-            &file_attributes(&attributes),
-            Generation(attributes.generation),
-        ),
-        Err(FsError::System(rustix::io::Errno::NOENT)) => {
-            reply.entry(&TTL, &NOTHING, Generation(0));
-        }
-        Err(error) => reply.error(errno(error)),
+        Err(FsError::System(Errno::NOENT)) => reply.no_entry(TTL),
+        found => answer_entry(reply, found),
+    }
+}
+
+pub(super) fn answer_entry(reply: ReplyEntry, made: Result<Attributes, FsError>) {
+    match made {
+        Ok(attributes) => reply.entry(&file_attributes(&attributes), TTL, TTL),
+        Err(error) => reply.error(error.errno()),
     }
 }
 
 pub(super) fn answer_attributes(reply: ReplyAttr, attributes: Result<Attributes, FsError>) {
     match attributes {
-        Ok(attributes) => reply.attr(&TTL, &file_attributes(&attributes)),
-        Err(error) => reply.error(errno(error)),
+        Ok(attributes) => reply.attr(&file_attributes(&attributes), TTL),
+        Err(error) => reply.error(error.errno()),
     }
 }
 
 pub(super) fn answer_empty(reply: ReplyEmpty, done: Result<(), FsError>) {
     match done {
         Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
+        Err(error) => reply.error(error.errno()),
     }
 }
 
@@ -144,13 +116,13 @@ pub(super) fn answer_empty(reply: ReplyEmpty, done: Result<(), FsError>) {
 pub(super) fn answer_xattr(reply: ReplyXattr, size: u32, value: Result<Vec<u8>, FsError>) {
     let value = match value {
         Ok(value) => value,
-        Err(error) => return reply.error(errno(error)),
+        Err(error) => return reply.error(error.errno()),
     };
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
     if size == 0 {
         reply.size(length);
     } else if length > size {
-        reply.error(Errno::ERANGE);
+        reply.error(Errno::RANGE);
     } else {
         reply.data(&value);
     }
@@ -158,50 +130,3 @@ pub(super) fn answer_xattr(reply: ReplyXattr, size: u32, value: Result<Vec<u8>, 
 
 /// Only this mount changes names and attributes, so what the kernel knows stays right.
 pub(super) const TTL: Duration = Duration::from_hours(24 * 365);
-
-/// Stands for no file.
-const NOTHING: FileAttr = FileAttr {
-    ino: INodeNo(0),
-    size: 0,
-    blocks: 0,
-    atime: SystemTime::UNIX_EPOCH,
-    mtime: SystemTime::UNIX_EPOCH,
-    ctime: SystemTime::UNIX_EPOCH,
-    crtime: SystemTime::UNIX_EPOCH,
-    kind: FileType::RegularFile,
-    perm: 0,
-    nlink: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-    blksize: 0,
-    flags: 0,
-};
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_before_1970_are_what_the_kernel_said() {
-        let minus_one_and_a_half = Timestamp {
-            seconds: -2,
-            nanos: 500_000_000,
-        };
-        // As the library makes it of the two numbers of the kernel.
-        let from_library = SystemTime::UNIX_EPOCH - Duration::new(2, 500_000_000);
-        assert_eq!(kernel_time(from_library), minus_one_and_a_half);
-        let real = SystemTime::UNIX_EPOCH - Duration::from_millis(1500);
-        assert_eq!(system_time(minus_one_and_a_half), real);
-    }
-
-    #[test]
-    fn times_that_nothing_can_show_do_not_panic() {
-        for seconds in [i64::MIN, i64::MAX] {
-            let _shown = system_time(Timestamp {
-                seconds,
-                nanos: 999_999_999,
-            });
-        }
-    }
-}

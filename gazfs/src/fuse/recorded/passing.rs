@@ -7,24 +7,25 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use fuser::{BackingId, FopenFlags};
-
-use crate::recorded::{HandleId, Ino, OpenMode, Opened, RecordedFs, log::Log};
+use crate::{
+    fuse::{Backing, wire::OpenFlags},
+    recorded::{HandleId, Ino, OpenMode, Opened, RecordedFs, log::Log},
+};
 
 /// Hands an open file over to the kernel, if that is its way. If the kernel does not take it, it goes
-/// through pages of this mount.
+/// through pages of this mount. `register` gives the file to the kernel.
 pub(super) fn hand_over<L: Log>(
     fs: &RecordedFs<L>,
     passing: &Passing,
     node: Ino,
     opened: Opened,
-    reply: &impl OpensBacking,
-) -> (Opened, Option<Arc<BackingId>>) {
+    register: impl FnOnce(BorrowedFd<'_>) -> io::Result<Backing>,
+) -> (Opened, Option<Arc<Backing>>) {
     if opened.mode == OpenMode::Cached {
         return (opened, None);
     }
     let register = || {
-        let registered = fs.with_backing_file(opened.handle, |file| reply.register(file));
+        let registered = fs.with_backing_file(opened.handle, register);
         registered.unwrap_or_else(|error| Err(error.errno().into()))
     };
     match passing.open(node, opened.handle, register) {
@@ -38,12 +39,12 @@ pub(super) fn hand_over<L: Log>(
 
 /// Pages stay valid over open and close, as nobody else changes files. A close has nothing to wait
 /// for.
-pub(super) fn fopen_flags(opened: Opened) -> FopenFlags {
-    let flags = FopenFlags::FOPEN_NOFLUSH;
+pub(super) fn fopen_flags(opened: Opened) -> OpenFlags {
+    let flags = OpenFlags::NO_FLUSH;
     match opened.mode {
-        OpenMode::Cached if opened.keeps_pages => flags | FopenFlags::FOPEN_KEEP_CACHE,
+        OpenMode::Cached if opened.keeps_pages => flags.and(OpenFlags::KEEP_PAGES),
         OpenMode::Cached | OpenMode::Passthrough => flags,
-        OpenMode::Direct => flags | FopenFlags::FOPEN_DIRECT_IO,
+        OpenMode::Direct => flags.and(OpenFlags::DIRECT),
     }
 }
 
@@ -55,8 +56,8 @@ pub(super) struct Passing {
 
 #[derive(Debug, Default)]
 struct State {
-    inodes: HashMap<Ino, Weak<BackingId>>,
-    handles: HashMap<HandleId, (Ino, Arc<BackingId>)>,
+    inodes: HashMap<Ino, Weak<Backing>>,
+    handles: HashMap<HandleId, (Ino, Arc<Backing>)>,
 }
 
 impl Passing {
@@ -66,8 +67,8 @@ impl Passing {
         &self,
         ino: Ino,
         handle: HandleId,
-        register: impl FnOnce() -> io::Result<BackingId>,
-    ) -> io::Result<Arc<BackingId>> {
+        register: impl FnOnce() -> io::Result<Backing>,
+    ) -> io::Result<Arc<Backing>> {
         let mut state = self.lock();
         let known = state.inodes.get(&ino).and_then(Weak::upgrade);
         let backing = match known {
@@ -95,22 +96,5 @@ impl Passing {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What gives a backing file to the kernel.
-pub(super) trait OpensBacking {
-    fn register(&self, file: BorrowedFd<'_>) -> io::Result<BackingId>;
-}
-
-impl OpensBacking for fuser::ReplyOpen {
-    fn register(&self, file: BorrowedFd<'_>) -> io::Result<BackingId> {
-        self.open_backing(file)
-    }
-}
-
-impl OpensBacking for fuser::ReplyCreate {
-    fn register(&self, file: BorrowedFd<'_>) -> io::Result<BackingId> {
-        self.open_backing(file)
     }
 }

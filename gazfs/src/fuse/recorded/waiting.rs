@@ -1,6 +1,7 @@
 //! Calls that wait for the log or for the disk.
 //!
-//! The kernel does not tell that a waiting thread was killed, so somebody looks after each.
+//! The kernel tells of the first signal that a waiting thread got, but not of those after it, so
+//! somebody looks after each.
 
 use std::{
     collections::HashMap,
@@ -14,10 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fuser::Request;
 use rustix::io::Errno;
 
 use crate::{
+    fuse::Request,
     journals::Caller,
     recorded::{Call, FsError, Patience},
 };
@@ -25,6 +26,7 @@ use crate::{
 /// Who made a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who {
+    unique: u64,
     uid: u32,
     gid: u32,
     caller: Caller,
@@ -33,9 +35,10 @@ pub(super) struct Who {
 impl Who {
     pub(super) fn of(request: &Request) -> Self {
         Self {
-            uid: request.uid(),
-            gid: request.gid(),
-            caller: Caller::new(request.pid()),
+            unique: request.unique,
+            uid: request.uid,
+            gid: request.gid,
+            caller: Caller::new(request.pid),
         }
     }
 
@@ -99,6 +102,7 @@ struct State {
 
 /// A call that waits.
 struct Watch {
+    unique: u64,
     caller: Caller,
     since: Instant,
     answer: Answer,
@@ -153,6 +157,7 @@ impl Waiting {
             state.last += 1;
             let id = state.last;
             let watch = Watch {
+                unique: who.unique,
                 caller: who.caller,
                 since: Instant::now(),
                 answer: Box::new(answer),
@@ -169,6 +174,21 @@ impl Waiting {
             if let Some(call) = call {
                 (call.answer)(done);
             }
+        }
+    }
+}
+
+impl Waiting {
+    /// Looks after a call now, as its program got a signal.
+    pub(super) fn look_at(&self, unique: u64) {
+        let found = {
+            let state = self.watched.lock();
+            let mut calls = state.calls.iter();
+            let found = calls.find(|(_, call)| call.unique == unique);
+            found.map(|(id, call)| (*id, call.caller))
+        };
+        if let Some((id, caller)) = found {
+            self.watched.end_if_killed(id, caller);
         }
     }
 }
@@ -216,13 +236,20 @@ impl Watched {
                 .map(|(id, call)| (*id, call.caller))
                 .collect();
             drop(state);
-            for (id, _) in old.into_iter().filter(|(_, caller)| caller.is_killed()) {
-                let call = self.lock().calls.remove(&id);
-                if let Some(call) = call {
-                    (call.answer)(Err(Errno::INTR.into()));
-                }
+            for (id, caller) in old {
+                self.end_if_killed(id, caller);
             }
             state = self.lock();
+        }
+    }
+
+    fn end_if_killed(&self, id: u64, caller: Caller) {
+        if !caller.is_killed() {
+            return;
+        }
+        let call = self.lock().calls.remove(&id);
+        if let Some(call) = call {
+            (call.answer)(Err(Errno::INTR.into()));
         }
     }
 }
