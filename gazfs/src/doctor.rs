@@ -165,26 +165,17 @@ fn io_uring() -> Finding {
             "off (kernel.io_uring_disabled): the classic transport is used",
         );
     }
-    match read("/sys/module/fuse/parameters/enable_uring").as_deref() {
-        Ok("Y" | "1") => match fuse::try_rings() {
-            Ok(()) => Finding::ok(IO_URING, "FUSE over io_uring is offered"),
-            Err(error) => Finding::slower(
-                IO_URING,
-                format!(
-                    "{error}: the classic transport is used; next: allow io_uring to this process \
-                     (in a container its seccomp profile forbids it)"
-                ),
+    if let Some(why) = fuse::obstacle() {
+        return Finding::slower(IO_URING, format!("the classic transport is used: {why}"));
+    }
+    match fuse::try_rings() {
+        Ok(()) => Finding::ok(IO_URING, "FUSE over io_uring is offered"),
+        Err(error) => Finding::slower(
+            IO_URING,
+            format!(
+                "{error}: the classic transport is used; next: allow io_uring to this process (the \
+                 seccomp profile of a container forbids it)"
             ),
-        },
-        Ok(_) => Finding::slower(
-            IO_URING,
-            "FUSE over io_uring is off: the classic transport is used; next: echo 1 > \
-             /sys/module/fuse/parameters/enable_uring, and for each boot options fuse \
-             enable_uring=1 in /etc/modprobe.d/fuse.conf",
-        ),
-        Err(_) => Finding::slower(
-            IO_URING,
-            "this kernel has no FUSE over io_uring (Linux 6.14): the classic transport is used",
         ),
     }
 }

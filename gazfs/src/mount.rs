@@ -449,3 +449,6 @@ const DEVICE: &str = "/dev/fuse";
 
 /// How long the kernel may take to end the connection of a mount that nobody uses.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;

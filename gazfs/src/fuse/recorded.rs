@@ -19,16 +19,16 @@ pub use self::keeping::keep_right;
 use self::{
     convert::{
         TTL, answer_attributes, answer_empty, answer_entry, answer_lookup, answer_xattr,
-        file_attributes, kind_bits, node_kind, open_flags, time,
+        file_attributes, kind_bits, node_kind, open_flags, time, wire_time,
     },
     passing::{Passing, fopen_flags, hand_over},
     waiting::{Waiting, Who},
 };
 use super::{
     Filesystem, NewFile, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SEEK_DATA, SEEK_HOLE,
-    SetAttributes, WriteRequest,
-    wire::{Capabilities, OpenFlags, Space},
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request, SEEK_DATA,
+    SEEK_HOLE, SetAttributes, WriteRequest,
+    wire::{self, Capabilities, OpenFlags, Space},
 };
 use crate::recorded::{
     Allocation, Call, Change, Created, FsError, HandleId, Ino, Line, RecordedFs, Seek, SetMode,
@@ -124,6 +124,22 @@ impl<L: Log> Filesystem for Adapter<L> {
 
     fn getattr(&self, _: &Request, node: u64, handle: Option<u64>, reply: ReplyAttr) {
         answer_attributes(reply, self.fs.attributes(Ino(node), handle.map(HandleId)));
+    }
+
+    fn statx(&self, _: &Request, node: u64, handle: Option<u64>, reply: ReplyStatx) {
+        let node = Ino(node);
+        let attributes = self.fs.attributes(node, handle.map(HandleId));
+        let found = attributes.and_then(|attributes| Ok((attributes, self.fs.born(node)?)));
+        match found {
+            Ok((attributes, born)) => {
+                let attributes = wire::Attributes {
+                    btime: born.map(wire_time),
+                    ..file_attributes(&attributes)
+                };
+                reply.attr(&attributes, TTL);
+            }
+            Err(error) => reply.error(error.errno()),
+        }
     }
 
     fn setattr(
@@ -301,6 +317,26 @@ impl<L: Log> Filesystem for Adapter<L> {
         );
     }
 
+    fn tmpfile(
+        &self,
+        request: &Request,
+        directory: u64,
+        NewFile { mode, umask }: NewFile,
+        flags: u32,
+        reply: ReplyCreate,
+    ) {
+        let (directory, flags) = (Ino(directory), open_flags(flags));
+        let (fs, passing) = (self.fs.clone(), Arc::clone(&self.passing));
+        self.run(
+            request,
+            move |fs, call| {
+                let call = Call { umask, ..*call };
+                fs.create_unnamed(&call, directory, mode, flags)
+            },
+            move |created| answer_created(&fs, &passing, reply, created),
+        );
+    }
+
     fn read(&self, _: &Request, handle: u64, offset: u64, size: u32, mut reply: ReplyData) {
         let handle = HandleId(handle);
         let size = usize::try_from(size).unwrap_or(0);
@@ -368,15 +404,20 @@ impl<L: Log> Filesystem for Adapter<L> {
 
     fn release(&self, request: &Request, handle: u64, reply: ReplyEmpty) {
         let handle = HandleId(handle);
-        if !self.fs.is_direct(handle) {
+        let (is_direct, is_last) = (self.fs.is_direct(handle), self.fs.ends_unnamed(handle));
+        if !is_direct && !is_last {
             self.fs.close(handle);
             self.passing.close(handle);
             return reply.ok();
         }
         let (fs, passing, who) = (self.fs.clone(), Arc::clone(&self.passing), Who::of(request));
         waiting::spawn(move || {
-            if let Err(error) = who.wait(|call| fs.catch_up(call, handle)) {
+            if is_direct && let Err(error) = who.wait(|call| fs.catch_up(call, handle)) {
                 tracing::error!(err = %error, "what was stored through a mapping is not recorded");
+            }
+            if is_last && let Err(error) = who.wait(|call| fs.forget_unnamed(call, handle)) {
+                // Whoever records next does.
+                tracing::info!(err = %error, "the log keeps a file without a name");
             }
             fs.close(handle);
             passing.close(handle);

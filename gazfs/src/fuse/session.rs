@@ -17,7 +17,7 @@ use super::{
     device::{self, Device, Notifier},
     filesystem::Filesystem,
     rings::{self, Prepared, Running},
-    transport::{Chosen, Transport, Way, obstacle},
+    transport::{Chosen, Transport, Way},
     wire::{self, Capabilities, Init, Offer, Operation},
 };
 
@@ -48,7 +48,18 @@ impl Session {
         transport: Transport,
         mounts: &impl Mounts,
     ) -> io::Result<Self> {
-        let started = Self::try_start(fs, transport, mounts);
+        Self::start_with(fs, transport, mounts, PAYLOAD_BYTES)
+    }
+
+    /// The same, with rings for so much beside headers: the kernel does not take them if that is less
+    /// than what was agreed on.
+    pub(crate) fn start_with<F: Filesystem>(
+        fs: F,
+        transport: Transport,
+        mounts: &impl Mounts,
+        payload_bytes: usize,
+    ) -> io::Result<Self> {
+        let started = Self::try_start(fs, transport, mounts, payload_bytes);
         if started.is_err() {
             mounts.unmount();
         }
@@ -59,20 +70,21 @@ impl Session {
         fs: F,
         transport: Transport,
         mounts: &impl Mounts,
+        payload_bytes: usize,
     ) -> io::Result<Self> {
         let fs = Arc::new(fs);
         let prepared = transport.wants_rings().and_then(|()| {
-            rings::prepare::<F>(PAYLOAD_BYTES).map_err(|error| format!("no rings: {error}"))
+            rings::prepare::<F>(payload_bytes).map_err(|error| format!("no rings: {error}"))
         });
         let why = match prepared {
             Err(why) => why,
             Ok(prepared) => match Self::try_rings(&fs, prepared, mounts)? {
                 Tried::Served(session) => return Ok(session),
                 Tried::NotOffered(device) if transport == Transport::Auto => {
-                    let chosen = Chosen::classic(obstacle().to_owned());
+                    let chosen = Chosen::classic(NOT_OFFERED.to_owned());
                     return Self::serve(device, fs, None, chosen, channel());
                 }
-                Tried::NotOffered(_) => obstacle().to_owned(),
+                Tried::NotOffered(_) => NOT_OFFERED.to_owned(),
                 Tried::Refused(error) => {
                     mounts.unmount();
                     format!("the kernel does not take the rings: {error}")
@@ -213,6 +225,8 @@ fn shake_hands<F: Filesystem>(
         return Ok(init.agreed(&offer));
     }
 }
+
+const NOT_OFFERED: &str = "the kernel does not offer io_uring for this mount";
 
 /// The most that a write brings or a read takes.
 const PAYLOAD_BYTES: usize = WRITE_BYTES_MAX as usize;

@@ -39,8 +39,8 @@ impl Transport {
     pub(super) fn wants_rings(self) -> Result<(), String> {
         match self {
             Self::Classic => Err("asked for".to_owned()),
-            Self::Auto => Err(AUTO_IS_CLASSIC.to_owned()),
-            Self::IoUring => Ok(()),
+            // Opening rings in vain takes longer.
+            Self::Auto | Self::IoUring => obstacle().map_or(Ok(()), |why| Err(why.to_owned())),
         }
     }
 }
@@ -82,17 +82,15 @@ impl fmt::Display for Chosen {
     }
 }
 
-/// Says why the kernel does not offer rings for FUSE.
-pub fn obstacle() -> &'static str {
+/// Says why the kernel does not offer rings for FUSE, if it does not.
+pub fn obstacle() -> Option<&'static str> {
     match fs::read_to_string(ENABLE).as_deref().map(str::trim) {
-        Ok("Y" | "1") => "this kernel has FUSE over io_uring, but does not offer it",
-        Ok(_) => {
-            "FUSE over io_uring is off; next: echo 1 > /sys/module/fuse/parameters/enable_uring"
-        }
-        Err(_) => "this kernel has no FUSE over io_uring (Linux 6.14)",
+        Ok("Y" | "1") => None,
+        Ok(_) => Some(
+            "FUSE over io_uring is off; next: echo 1 > /sys/module/fuse/parameters/enable_uring",
+        ),
+        Err(_) => Some("this kernel has no FUSE over io_uring (Linux 6.14)"),
     }
 }
 
 const ENABLE: &str = "/sys/module/fuse/parameters/enable_uring";
-
-const AUTO_IS_CLASSIC: &str = "io_uring is used where it is asked for";

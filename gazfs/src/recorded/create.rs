@@ -38,9 +38,16 @@ pub struct Created {
 #[derive(Debug, Clone, Copy)]
 enum New<'a> {
     File,
-    Special { kind: Kind, rdev: u64 },
+    /// A file that has no name yet.
+    Unnamed,
+    Special {
+        kind: Kind,
+        rdev: u64,
+    },
     Directory,
-    Symlink { target: &'a [u8] },
+    Symlink {
+        target: &'a [u8],
+    },
 }
 
 impl<L: Log> RecordedFs<L> {
@@ -65,23 +72,43 @@ impl<L: Log> RecordedFs<L> {
                 }
             }
             Err(error) => Err(error),
-            Ok(made) => {
-                let file = made.file.ok_or(Errno::IO)?;
-                let mut state = made.node.lock();
-                state.file = Some(BackingFile {
-                    descriptor: Arc::clone(&file),
-                    may_read: true,
-                    may_write: true,
-                });
-                let class = class(Some(name), made.node.is_left_out);
-                let opened = self.count_open(&made.node, &mut state, class, flags.may_write, &file);
-                drop(state);
-                Ok(Created {
-                    attributes: made.attributes,
-                    opened,
-                })
-            }
+            Ok(made) => self.opened(&made, Some(name), flags),
         }
+    }
+
+    /// Makes and opens a regular file that has no name. It is gone with its last handle, unless it got
+    /// one by then.
+    pub fn create_unnamed(
+        &self,
+        call: &Call<'_>,
+        directory: Ino,
+        mode: u32,
+        flags: OpenFlags,
+    ) -> Result<Created, FsError> {
+        let made = self.make(call, directory, b"", mode, New::Unnamed)?;
+        self.opened(&made, None, flags)
+    }
+
+    /// Counts the first handle of a file that was made.
+    fn opened(
+        &self,
+        made: &Made,
+        name: Option<&[u8]>,
+        flags: OpenFlags,
+    ) -> Result<Created, FsError> {
+        let file = made.file.as_ref().ok_or(Errno::IO)?;
+        let mut state = made.node.lock();
+        state.file = Some(BackingFile {
+            descriptor: Arc::clone(file),
+            may_read: true,
+            may_write: true,
+        });
+        let class = class(name, made.node.is_left_out);
+        let opened = self.count_open(&made.node, &mut state, class, flags.may_write, file);
+        Ok(Created {
+            attributes: made.attributes,
+            opened,
+        })
     }
 
     /// Makes a regular file, a pipe, a socket or a device.
@@ -153,9 +180,11 @@ impl<L: Log> RecordedFs<L> {
         let file = names.descriptor(self.backing(), ino)?;
         let _above = above.lock();
         let state = node.lock();
-        if !state.is_recorded && fstat(&file)?.st_nlink > 0 {
-            // It is not in the log, so it cannot get a name there. Programs copy it then.
-            return Err(Errno::XDEV.into());
+        if !state.is_recorded {
+            // It is not in the log, or not any more, so it cannot get a name there. Programs copy the
+            // first then.
+            let has_name = fstat(&file)?.st_nlink > 0;
+            return Err(if has_name { Errno::XDEV } else { Errno::NOENT }.into());
         }
         self.backing().link(&file, &directory, name)?;
         let _group = self.log().group();
@@ -177,7 +206,8 @@ impl<L: Log> RecordedFs<L> {
     ) -> Result<Made, FsError> {
         check_name(name)?;
         let above = self.node(parent)?;
-        let at = Some(Place {
+        let is_unnamed = matches!(new, New::Unnamed);
+        let at = (!is_unnamed).then(|| Place {
             parent: above.fnode(),
             name,
         });
@@ -235,14 +265,23 @@ impl<L: Log> RecordedFs<L> {
         if let (Some(fnode), Some(inherited)) = (fnode, inherited) {
             self.record_inherited(inherited, fnode, &file, kind(&stat));
         }
-        self.record_directory(touched, &above, &directory)?;
         let ino = self.backing().ino(stat.st_ino);
-        let node = names.add(Node::new(ino, kind(&stat), fnode), parent, name);
-        node.lock().may_have_capability = false;
+        let node = Node::new(ino, kind(&stat), fnode);
+        let file = Arc::new(file);
+        let node = if is_unnamed {
+            names.add_unnamed(node, Arc::clone(&file))
+        } else {
+            self.record_directory(touched, &above, &directory)?;
+            names.add(node, parent, name)
+        };
+        let mut state = node.lock();
+        state.may_have_capability = false;
+        state.is_unnamed = is_unnamed;
+        drop(state);
         Ok(Made {
             attributes: attributes(ino, node.generation, &stat),
             node,
-            file: matches!(new, New::File).then(|| Arc::new(file)),
+            file: matches!(new, New::File | New::Unnamed).then_some(file),
         })
     }
 
@@ -352,7 +391,7 @@ impl New<'_> {
     fn target(&self) -> &[u8] {
         match self {
             Self::Symlink { target } => target,
-            Self::File | Self::Special { .. } | Self::Directory => &[],
+            Self::File | Self::Unnamed | Self::Special { .. } | Self::Directory => &[],
         }
     }
 
@@ -366,6 +405,7 @@ impl New<'_> {
         let mode = Mode::from_raw_mode(mode);
         match self {
             Self::File => openat(directory, name, NEW_FILE, mode).map(Some),
+            Self::Unnamed => openat(directory, ".", UNNAMED_FILE, mode).map(Some),
             Self::Special { kind, rdev } => {
                 let file_type = match kind {
                     Kind::Fifo => FileType::Fifo,
@@ -388,6 +428,7 @@ impl New<'_> {
     /// Takes it away again, as it could not be finished.
     fn remove(&self, directory: std::os::fd::BorrowedFd<'_>, name: &[u8]) {
         let flags = match self {
+            Self::Unnamed => return,
             Self::Directory => AtFlags::REMOVEDIR,
             Self::File | Self::Special { .. } | Self::Symlink { .. } => AtFlags::empty(),
         };
@@ -401,6 +442,11 @@ const NEW_FILE: OFlags = OFlags::CREATE
     .union(OFlags::EXCL)
     .union(OFlags::RDWR)
     .union(OFlags::NOFOLLOW)
+    .union(OFlags::NOATIME)
+    .union(OFlags::CLOEXEC);
+
+const UNNAMED_FILE: OFlags = OFlags::TMPFILE
+    .union(OFlags::RDWR)
     .union(OFlags::NOATIME)
     .union(OFlags::CLOEXEC);
 

@@ -9,7 +9,7 @@ use std::{
 
 use gazette_recoverylog_fsm::{AttributeChange, Fnode, Kind, Mutation, Place, Timestamp};
 use rustix::{
-    fs::{Mode, fstat, fstatvfs},
+    fs::{AtFlags, Mode, StatxFlags, fstat, fstatvfs, statx},
     io::Errno,
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
@@ -159,6 +159,17 @@ impl<L: Log> RecordedFs<L> {
         let stat = names.stat(self.backing(), ino)?;
         let node = names.node(ino)?;
         Ok(attributes(ino, node.generation, &stat))
+    }
+
+    /// Returns when the backing file was made, if its file system knows that.
+    pub fn born(&self, ino: Ino) -> Result<Option<Timestamp>, FsError> {
+        let descriptor = self.names().descriptor(self.backing(), ino)?;
+        let found = statx(&descriptor, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
+        let is_known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        Ok(is_known.then_some(Timestamp {
+            seconds: found.stx_btime.tv_sec,
+            nanos: found.stx_btime.tv_nsec,
+        }))
     }
 
     /// Returns what a symbolic link says.

@@ -102,6 +102,21 @@ impl Names {
         node
     }
 
+    /// Counts that the kernel was told of a new node that has no name.
+    pub(super) fn add_unnamed(&mut self, node: Node, descriptor: Arc<OwnedFd>) -> Arc<Node> {
+        let node = Arc::new(node);
+        let entry = Entry {
+            node: Arc::clone(&node),
+            lookups: 1,
+            children: 0,
+            reach: Reach::Descriptor(descriptor),
+            descriptor: None,
+            is_used: false,
+        };
+        self.entries.insert(node.ino, entry);
+        node
+    }
+
     /// Counts that the kernel was told of a node, if it is known.
     pub(super) fn look_up(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Option<Arc<Node>> {
         let entry = self.entries.get_mut(&ino)?;

@@ -34,8 +34,10 @@ pub(super) struct Node {
     reason = "each is a fact of its own, and any of them go together"
 )]
 pub(super) struct State {
-    /// Changes go into the log: it was in it, and has a name there still.
+    /// Changes go into the log: it was in it, and has a name there still, or never had one.
     pub(super) is_recorded: bool,
+    /// It was made without a name, and the log does not know yet that nobody has it open any more.
+    pub(super) is_unnamed: bool,
     /// The open backing file, for all handles.
     pub(super) file: Option<BackingFile>,
     /// How many handles there are.
@@ -85,6 +87,7 @@ impl Node {
             fnode: AtomicI64::new(fnode.unwrap_or_default().0),
             state: Mutex::new(State {
                 is_recorded: fnode.is_some(),
+                is_unnamed: false,
                 file: None,
                 opens: Opens::default(),
                 has_old_pages: false,

@@ -149,6 +149,33 @@ impl<L: Log> RecordedFs<L> {
         handle.is_ok_and(|handle| *lock(&handle.mode) == OpenMode::Direct)
     }
 
+    /// Says whether a handle is the last of a file that was made without a name, so that
+    /// [`forget_unnamed`](Self::forget_unnamed) is to come before it is closed.
+    pub fn ends_unnamed(&self, handle: HandleId) -> bool {
+        let handle = self.shared.handles.get(handle);
+        handle.is_ok_and(|handle| {
+            let state = handle.node.lock();
+            state.is_unnamed && state.opens.count_all() <= 1
+        })
+    }
+
+    /// Tells the log that nobody has a file open any more that was made without a name.
+    pub fn forget_unnamed(&self, call: &Call<'_>, handle: HandleId) -> Result<(), FsError> {
+        let handle = self.shared.handles.get(handle)?;
+        let node = &handle.node;
+        let mutation = || Mutation::Release {
+            fnode: node.fnode(),
+        };
+        let reservation = self.reserve(call, &mutation())?;
+        let mut state = node.lock();
+        state.is_unnamed = false;
+        if state.is_recorded && fstat(&handle.descriptor)?.st_nlink == 0 {
+            self.record(reservation, &mutation());
+            state.is_recorded = false;
+        }
+        Ok(())
+    }
+
     /// Closes a file.
     pub fn close(&self, handle: HandleId) {
         if let Some(handle) = self.shared.handles.remove(handle) {

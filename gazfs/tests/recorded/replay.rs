@@ -1,7 +1,7 @@
 //! What mutations lead to, kept as simply as possible.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     os::unix::{
         ffi::OsStrExt,
@@ -20,6 +20,8 @@ use crate::bare::{PAGE, data_pages, walk, xattrs};
 pub(crate) struct Model {
     files: BTreeMap<Fnode, Replayed>,
     names: BTreeMap<(Fnode, Vec<u8>), Fnode>,
+    /// Files that never had a name, and are open.
+    unnamed: BTreeSet<Fnode>,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -60,12 +62,15 @@ impl Model {
                     ..Replayed::default()
                 };
                 self.files.insert(*fnode, file);
-                let at = at
-                    .clone()
-                    .expect("the transport has no files without names");
-                assert_eq!(self.names.insert(at, *fnode), None, "{mutation:?}");
+                match at {
+                    None => assert!(self.unnamed.insert(*fnode), "{mutation:?}"),
+                    Some(at) => {
+                        assert_eq!(self.names.insert(at.clone(), *fnode), None, "{mutation:?}");
+                    }
+                }
             }
             Owned::Link { fnode, at } => {
+                self.unnamed.remove(fnode);
                 assert_eq!(self.names.insert(at.clone(), *fnode), None, "{mutation:?}");
             }
             Owned::Unlink { at } => {
@@ -106,13 +111,15 @@ impl Model {
             Owned::RemoveXattr { fnode, name } => {
                 self.file(*fnode).xattrs.remove(name);
             }
-            Owned::Release { .. } => {}
+            Owned::Release { fnode } => assert!(self.unnamed.remove(fnode), "{mutation:?}"),
         }
     }
 
-    /// Returns a file that has a name still: of others nothing is recorded.
+    /// Returns a file that has a name still, or never had one: of others nothing is recorded.
     fn file(&mut self, fnode: Fnode) -> &mut Replayed {
-        let has_name = fnode == Fnode::ROOT || self.names.values().any(|named| *named == fnode);
+        let has_name = fnode == Fnode::ROOT
+            || self.unnamed.contains(&fnode)
+            || self.names.values().any(|named| *named == fnode);
         assert!(has_name, "{fnode} has no name any more");
         self.files.get_mut(&fnode).expect("it was created")
     }

@@ -2,11 +2,14 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::{FileExt, MetadataExt},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, MetadataExt},
+    },
 };
 
 use gazfs::recorded::memory::Owned;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, fallocate};
 
 use crate::harness::{Mount, eventually};
 
@@ -208,16 +211,75 @@ fn numbers_of_inodes_stay_and_the_root_is_one() {
     assert_eq!(fs::metadata(mount.path("")).expect("look").ino(), 1);
 }
 
+/// Makes a file without a name in a directory.
+fn unnamed(mount: &Mount, directory: &str, flags: OFlags) -> File {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | flags;
+    let mode = Mode::from_raw_mode(0o640);
+    File::from(rustix::fs::open(mount.path(directory), flags, mode).expect("make a file"))
+}
+
+fn was_released(mount: &Mount) -> bool {
+    let mutations = mount.log.mutations();
+    matches!(mutations.last(), Some(Owned::Release { .. }))
+}
+
 #[test]
-fn files_without_a_name_are_refused_as_not_supported() {
+fn a_file_without_a_name_is_gone_with_its_last_handle() {
     let Some(mount) = Mount::new() else { return };
-    let flags = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR;
-    let opened = rustix::fs::open(
-        mount.path(""),
-        flags,
-        rustix::fs::Mode::from_raw_mode(0o600),
-    );
-    assert_eq!(opened.err(), Some(rustix::io::Errno::OPNOTSUPP));
+    fs::create_dir(mount.path("d")).expect("make a directory");
+    let before = fs::metadata(mount.path("d")).expect("look").modified();
+    let file = unnamed(&mount, "d", OFlags::EXCL);
+    file.write_all_at(b"nobody sees it", 3).expect("write");
+    let again = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("open again");
+    let metadata = again.metadata().expect("look");
+    assert_eq!((metadata.len(), metadata.nlink()), (17, 0));
+    assert_eq!(metadata.mode(), 0o100_640);
+    assert_eq!(fs::read_dir(mount.path("d")).expect("list").count(), 0);
+    let after = fs::metadata(mount.path("d")).expect("look").modified();
+    assert_eq!(after.expect("a time"), before.expect("a time"));
+    drop(file);
+    assert!(!was_released(&mount));
+    drop(again);
+    eventually("the log knows that it is gone", || was_released(&mount));
+    mount.check_replay();
+}
+
+#[test]
+fn a_file_without_a_name_gets_one_with_all_that_it_has() {
+    let Some(mount) = Mount::new() else { return };
+    let file = unnamed(&mount, "", OFlags::empty());
+    file.write_all_at(b"whole", 0).expect("write");
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let (at, follow) = (rustix::fs::CWD, AtFlags::SYMLINK_FOLLOW);
+    rustix::fs::linkat(at, own.as_str(), at, mount.path("named"), follow).expect("link");
+    file.write_all_at(b" and more", 5).expect("write");
+    drop(file);
+    let read = fs::read_to_string(mount.path("named")).expect("read");
+    assert_eq!(read, "whole and more");
+    mount.check_replay();
+    fs::rename(mount.path("named"), mount.path("other")).expect("rename");
+    fs::remove_file(mount.path("other")).expect("remove");
+    mount.check_replay();
+    assert!(!was_released(&mount));
+}
+
+#[test]
+fn statx_tells_when_a_file_was_made() {
+    let Some(mount) = Mount::new() else { return };
+    let is_known = fs::metadata(mount.tree(""))
+        .expect("look")
+        .created()
+        .is_ok();
+    if !is_known {
+        eprintln!("SKIPPED, NOT TESTED: the file system of the tests does not know it");
+        return;
+    }
+    fs::write(mount.path("a"), "").expect("write a file");
+    fs::create_dir(mount.path("d")).expect("make a directory");
+    for name in ["a", "d"] {
+        let born = |path| fs::metadata(path).expect("look").created().expect("a time");
+        assert_eq!(born(mount.path(name)), born(mount.tree(name)), "{name}");
+    }
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(super) fn time(time: SetTime) -> TimeChange {
     }
 }
 
-fn wire_time(Timestamp { seconds, nanos }: Timestamp) -> wire::Time {
+pub(super) fn wire_time(Timestamp { seconds, nanos }: Timestamp) -> wire::Time {
     wire::Time { seconds, nanos }
 }
 
