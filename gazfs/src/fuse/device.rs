@@ -34,10 +34,10 @@ impl Device {
     pub(super) fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
         loop {
             match rustix::io::read(&self.file, &mut *buffer) {
+                Ok(0) | Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
                 Ok(length) => return Ok(Some(&buffer[..length])),
                 // The request was taken back, or a signal came.
                 Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
-                Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -103,7 +103,9 @@ pub(super) fn serve<F: Filesystem>(
 
 fn refuse(device: &Device, header: &Header, error: wire::Malformed) {
     tracing::error!(err = %error, opcode = header.opcode, "a request was refused");
-    device.answer(header.unique, Err(Errno::IO));
+    if wire::is_answered(header.opcode) {
+        device.answer(header.unique, Err(Errno::IO));
+    }
 }
 
 /// Tells the kernel what it must not go on to believe.
@@ -193,3 +195,6 @@ pub(super) fn take_room(buffer: &mut Vec<u8>, size: usize) {
 pub(super) fn give_room(buffer: Vec<u8>) {
     ROOM.replace(buffer);
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use rustix::io::Errno;
 
 use super::{
+    WRITE_BYTES_MAX,
     filesystem::{Filesystem, NewFile, Request, SetAttributes, WriteRequest},
     reply::{
         ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek,
@@ -20,6 +21,8 @@ pub(super) fn dispatch<F: Filesystem>(
     responder: impl FnOnce() -> Responder,
 ) {
     let request = &Request::of(header);
+    // The kernel asks for no more.
+    let bounded = |size: u32| size.min(WRITE_BYTES_MAX);
     let node = header.node;
     match *operation {
         Operation::Forget { lookups } => fs.forget(node, lookups),
@@ -129,7 +132,13 @@ pub(super) fn dispatch<F: Filesystem>(
             offset,
             size,
         } => {
-            fs.read(request, handle, offset, size, ReplyData::new(responder()));
+            fs.read(
+                request,
+                handle,
+                offset,
+                bounded(size),
+                ReplyData::new(responder()),
+            );
         }
         Operation::Write {
             handle,
@@ -187,7 +196,7 @@ pub(super) fn dispatch<F: Filesystem>(
                 node,
                 handle,
                 offset,
-                ReplyDirectory::new(responder(), size),
+                ReplyDirectory::new(responder(), bounded(size)),
             );
         }
         Operation::ReadDirectoryPlus {
@@ -195,7 +204,7 @@ pub(super) fn dispatch<F: Filesystem>(
             offset,
             size,
         } => {
-            let reply = ReplyDirectory::new(responder(), size);
+            let reply = ReplyDirectory::new(responder(), bounded(size));
             fs.readdirplus(request, node, handle, offset, reply);
         }
         Operation::ReleaseDirectory { handle } => {

@@ -16,7 +16,7 @@ use self::fields::Fields;
 pub use self::{
     answer::{Answer, Attributes, Lines, OpenFlags, Space, Time},
     init::{Capabilities, Init, Offer},
-    operation::{Forgotten, Operation, SetTime, argument_bytes},
+    operation::{Forgotten, Operation, SetTime, argument_bytes, is_answered},
 };
 
 /// What each request begins with.

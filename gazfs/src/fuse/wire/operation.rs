@@ -180,6 +180,11 @@ pub fn argument_bytes(opcode: u32) -> usize {
     }
 }
 
+/// Says whether the kernel waits for an answer to such a request.
+pub fn is_answered(opcode: u32) -> bool {
+    !matches!(opcode, FORGET | BATCH_FORGET | INTERRUPT)
+}
+
 impl<'a> Operation<'a> {
     /// Reads what is asked for from the arguments of a request and its payload.
     #[expect(clippy::too_many_lines, reason = "some lines for each kind of request")]
@@ -363,14 +368,6 @@ impl<'a> Operation<'a> {
             SYNCFS => Self::SyncAll,
             _ => Self::Unknown,
         })
-    }
-
-    /// Says whether the kernel waits for an answer.
-    pub fn is_answered(&self) -> bool {
-        !matches!(
-            self,
-            Self::Forget { .. } | Self::BatchForget(_) | Self::Interrupt { .. }
-        )
     }
 }
 
