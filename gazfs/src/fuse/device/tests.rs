@@ -87,7 +87,6 @@ const BATCH_FORGET: u32 = 42;
 fn request(opcode: u32, node: u32, rest: &[u8]) -> Vec<u8> {
     let length = u32::try_from(wire::HEADER_BYTES + rest.len()).expect("short");
     let words = [length, opcode, 2, 0x0100, node, 0, 0, 0, 1, 0];
-    #[expect(clippy::host_endian_bytes, reason = "as a kernel of this machine does")]
     let header = words.iter().flat_map(|word| word.to_ne_bytes());
     header.chain(rest.iter().copied()).collect()
 }
