@@ -75,7 +75,7 @@ pub(super) fn prepare<F: Filesystem>(payload_bytes: usize) -> io::Result<Prepare
 
 /// Says whether this process may have rings of the kind that is needed.
 pub fn try_rings() -> io::Result<()> {
-    Ring::open(0, 1, 1).map(drop)
+    Ring::open(0, 1).map(drop)
 }
 
 impl<F: Filesystem> Prepared<F> {
@@ -148,7 +148,7 @@ fn queue<F: Filesystem>(number: u16, payload_bytes: usize) -> io::Result<Queue<F
     let served = Arc::clone(&outbox);
     let run = move || {
         stay_on(number);
-        let mut ring = match Ring::open(number, SLOTS, payload_bytes) {
+        let mut ring = match Ring::open(number, payload_bytes) {
             Ok(ring) => ring,
             Err(error) => return drop(state.send(Err(error))),
         };
@@ -168,6 +168,7 @@ fn queue<F: Filesystem>(number: u16, payload_bytes: usize) -> io::Result<Queue<F
                 outbox: served,
                 fs,
                 parked,
+                open: 0,
                 lost: 0,
             };
             if let Err(error) = server.run() {
@@ -189,8 +190,8 @@ fn queue<F: Filesystem>(number: u16, payload_bytes: usize) -> io::Result<Queue<F
 
 /// Gives all slots to the kernel, and looks whether it took them.
 fn register(ring: &mut Ring, device: &Device, outbox: &Outbox) -> io::Result<()> {
-    for slot in 0..ring.slots() {
-        ring.register(device.as_fd(), slot)?;
+    for _ in 0..SLOTS_MIN {
+        ring.register(device.as_fd())?;
     }
     ring.watch(outbox.descriptor())?;
     ring.submit()?;
@@ -208,6 +209,8 @@ struct Server<F> {
     fs: Arc<F>,
     /// Payloads of requests that are not answered yet.
     parked: Vec<Option<Payload>>,
+    /// Requests that are not answered yet.
+    open: usize,
     /// Slots that the kernel does not have any more.
     lost: usize,
 }
@@ -224,6 +227,7 @@ impl<F: Filesystem> Server<F> {
             if !is_open || self.lost == self.ring.slots() {
                 return Ok(());
             }
+            self.grow()?;
             match self.ring.submit_and_wait() {
                 Ok(()) => {}
                 Err(error) if is_passing(&error) => {}
@@ -242,6 +246,21 @@ impl<F: Filesystem> Server<F> {
         }
     }
 
+    /// Adds slots while there still are some: what the kernel queues for want of one gets the next that
+    /// is answered, and not a new one. So others would wait for requests that wait.
+    fn grow(&mut self) -> io::Result<()> {
+        let slots = self.ring.slots();
+        if self.open < slots / 2 || self.lost > 0 || slots >= SLOTS_MAX {
+            return Ok(());
+        }
+        for _ in 0..slots {
+            self.ring.register(self.device.as_fd())?;
+            self.parked.push(None);
+        }
+        tracing::debug!(slots = self.ring.slots(), "many requests wait");
+        Ok(())
+    }
+
     fn completed(&mut self, slot: usize, result: i32) {
         if result < 0 {
             self.lost += 1;
@@ -257,6 +276,7 @@ impl<F: Filesystem> Server<F> {
             tracing::error!(slot, "the kernel gave a slot back twice");
             return;
         };
+        self.open += 1;
         let (message, arguments) = self.ring.headers(slot).split_at(ARGUMENTS_AT);
         let Ok(header) = Header::decode(message) else {
             // There is always room for one.
@@ -320,6 +340,7 @@ impl<F: Filesystem> Server<F> {
         let headers = self.ring.headers_mut(slot);
         headers[..ANSWER_HEADER_BYTES].copy_from_slice(&wire::answer_header(length, error, unique));
         put_payload_length(headers, length);
+        self.open -= 1;
         self.ring.commit(self.device.as_fd(), slot, payload, unique)
     }
 }
@@ -387,8 +408,11 @@ fn count(list: &str) -> Option<u16> {
     Some(count)
 }
 
-/// Requests that one processor may have open. Memory is taken only for those that it had at once.
-const SLOTS: u16 = 64;
+/// Requests that one processor may have open at first. Memory is taken only for those that it had.
+const SLOTS_MIN: usize = 256;
+
+/// The most that it ever may have open.
+const SLOTS_MAX: usize = 4096;
 
 const PROCESSORS: &str = "/sys/devices/system/cpu/possible";
 

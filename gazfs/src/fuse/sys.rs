@@ -10,17 +10,19 @@
 )]
 
 use std::{
-    alloc::{Layout, alloc_zeroed, dealloc},
     ffi::c_void,
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
-    ptr::NonNull,
+    ptr::{self, NonNull},
     slice,
     sync::Arc,
 };
 
 use io_uring::{IoUring, cqueue, opcode, squeue::Entry128, types::Fd};
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode as ioctl_opcode};
+use rustix::{
+    ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode as ioctl_opcode},
+    mm::{MapFlags, ProtFlags, mmap_anonymous, munmap},
+};
 
 /// A ring of one thread, by which the kernel hands it requests.
 ///
@@ -30,17 +32,20 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode as ioctl_opcode};
 pub(super) struct Ring {
     // It is dropped first, so that the kernel does not have the memory any more.
     uring: IoUring<Entry128, cqueue::Entry>,
-    headers: Memory,
     slots: Vec<Slot>,
+    payload_bytes: usize,
     /// Completions that were looked at before their time.
     early: Vec<(u64, i32)>,
     queue: u16,
 }
 
 struct Slot {
+    headers: Memory,
     memory: Arc<Memory>,
     /// Missing while somebody else has it.
     payload: Option<Payload>,
+    /// Where the kernel reads what the two are, when it gets the slot first.
+    #[expect(dead_code, reason = "the kernel reads it")]
     parts: Box<[Part; 2]>,
 }
 
@@ -65,53 +70,28 @@ impl Payload {
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: there is no other `Payload` of this memory, and the kernel has it only while the ring
         // has this one. It began as zeros, and bytes are bytes.
-        unsafe { slice::from_raw_parts(self.memory.start.as_ptr(), self.memory.layout.size()) }
+        unsafe { slice::from_raw_parts(self.memory.start.as_ptr(), self.memory.length) }
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above.
-        unsafe { slice::from_raw_parts_mut(self.memory.start.as_ptr(), self.memory.layout.size()) }
+        unsafe { slice::from_raw_parts_mut(self.memory.start.as_ptr(), self.memory.length) }
     }
 }
 
 impl Ring {
-    /// Opens a ring for the thread that calls, with so many slots.
-    pub(super) fn open(queue: u16, slots: u16, payload_bytes: usize) -> io::Result<Self> {
-        // One more for what wakes it.
+    /// Opens a ring for the thread that calls. It has no slots yet.
+    pub(super) fn open(queue: u16, payload_bytes: usize) -> io::Result<Self> {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
-            .build(u32::from(slots) + 1)?;
-        let headers = Memory::new(usize::from(slots) * HEADERS_STRIDE)?;
-        let slots = (0..slots).map(|slot| {
-            let memory = Arc::new(Memory::new(payload_bytes)?);
-            let header = headers
-                .start
-                .as_ptr()
-                .wrapping_add(usize::from(slot) * HEADERS_STRIDE);
-            let parts = Box::new([
-                Part {
-                    start: header,
-                    length: HEADERS_BYTES,
-                },
-                Part {
-                    start: memory.start.as_ptr(),
-                    length: payload_bytes,
-                },
-            ]);
-            let payload = Some(Payload {
-                memory: Arc::clone(&memory),
-            });
-            Ok(Slot {
-                memory,
-                payload,
-                parts,
-            })
-        });
+            .build(QUEUE_LENGTH)?;
+        // Whether there is so much shows now.
+        Memory::new(payload_bytes)?;
         Ok(Self {
-            slots: slots.collect::<io::Result<_>>()?,
             uring,
-            headers,
+            slots: Vec::new(),
+            payload_bytes,
             early: Vec::new(),
             queue,
         })
@@ -122,15 +102,34 @@ impl Ring {
         self.slots.len()
     }
 
-    /// Gives a slot to the kernel for the first time.
-    pub(super) fn register(&mut self, device: BorrowedFd<'_>, slot: usize) -> io::Result<()> {
-        let parts = &*self.slots[slot].parts;
+    /// Adds a slot, and gives it to the kernel.
+    pub(super) fn register(&mut self, device: BorrowedFd<'_>) -> io::Result<()> {
+        let headers = Memory::new(HEADERS_BYTES)?;
+        let memory = Arc::new(Memory::new(self.payload_bytes)?);
+        let parts = Box::new([
+            Part {
+                start: headers.start.as_ptr(),
+                length: HEADERS_BYTES,
+            },
+            Part {
+                start: memory.start.as_ptr(),
+                length: self.payload_bytes,
+            },
+        ]);
+        let length = u32::try_from(parts.len()).unwrap_or(0);
         let entry = opcode::UringCmd80::new(Fd(device.as_raw_fd()), REGISTER)
             .cmd(command(self.queue, 0))
             .addr(Some(address(parts.as_ptr())))
             .build()
-            .user_data(user_data(slot));
-        let length = u32::try_from(parts.len()).unwrap_or(0);
+            .user_data(user_data(self.slots.len()));
+        self.slots.push(Slot {
+            payload: Some(Payload {
+                memory: Arc::clone(&memory),
+            }),
+            headers,
+            memory,
+            parts,
+        });
         self.push(&with_length(entry, length))
     }
 
@@ -169,28 +168,17 @@ impl Ring {
 
     /// What the kernel put before the payload of a slot that is not its own any more.
     pub(super) fn headers(&self, slot: usize) -> &[u8; HEADERS_BYTES] {
-        let start = self.headers_of(slot);
-        // SAFETY: it lies in the memory of headers, and the kernel fills it only in system calls of this
-        // ring, which need it exclusively.
-        unsafe { &*start.cast() }
+        let start = self.slots[slot].headers.start;
+        // SAFETY: it is as long, and the kernel fills it only in system calls of this ring, which need
+        // the ring exclusively.
+        unsafe { start.cast().as_ref() }
     }
 
     /// The same, to answer.
     pub(super) fn headers_mut(&mut self, slot: usize) -> &mut [u8; HEADERS_BYTES] {
-        let start = self.headers_of(slot);
+        let start = self.slots[slot].headers.start;
         // SAFETY: as above.
-        unsafe { &mut *start.cast() }
-    }
-
-    fn headers_of(&self, slot: usize) -> *mut u8 {
-        assert!(
-            slot < self.slots.len(),
-            "a slot is one of those that there are"
-        );
-        self.headers
-            .start
-            .as_ptr()
-            .wrapping_add(slot * HEADERS_STRIDE)
+        unsafe { start.cast().as_mut() }
     }
 
     fn push(&mut self, entry: &Entry128) -> io::Result<()> {
@@ -246,11 +234,11 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-/// Zeros that stay where they are.
+/// Zeros that stay where they are. Only what is used of them takes memory.
 #[derive(Debug)]
 struct Memory {
     start: NonNull<u8>,
-    layout: Layout,
+    length: usize,
 }
 
 // SAFETY: it is plain memory, which its owner gives out to one user at a time.
@@ -259,20 +247,25 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    fn new(bytes: usize) -> io::Result<Self> {
-        let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
-        let layout = Layout::from_size_align(bytes.max(1), PAGE_BYTES).map_err(too_large)?;
-        // SAFETY: it has a byte at least.
-        let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, layout })
+    fn new(length: usize) -> io::Result<Self> {
+        let (protection, flags) = (
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        );
+        // SAFETY: it is a new mapping, wherever the kernel wants.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), length, protection, flags) }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, length })
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: it was allocated so, and nobody has it any more.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        // SAFETY: it was mapped so, and nobody has it any more.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
+        if let Err(error) = unmapped {
+            tracing::error!(err = %error, "memory of a ring stays");
+        }
     }
 }
 
@@ -361,6 +354,9 @@ pub(super) const WOKEN: u64 = u64::MAX;
 /// `POLLIN`
 const READABLE: u32 = 1;
 
+/// What is given to the kernel at once; more of it takes more calls.
+const QUEUE_LENGTH: u32 = 64;
+
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 
@@ -370,6 +366,3 @@ const ENTRY_LENGTH_AT: usize = 24;
 /// `struct fuse_uring_req_header`: the header of a request or an answer, the arguments, and what
 /// tells the length of the payload.
 pub(super) const HEADERS_BYTES: usize = 288;
-const HEADERS_STRIDE: usize = 512;
-
-const PAGE_BYTES: usize = 4096;

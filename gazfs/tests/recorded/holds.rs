@@ -9,6 +9,7 @@ use std::{
 };
 
 use gazfs::recorded::log::Hold;
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::harness::{Mount, ends_within, eventually};
 
@@ -162,6 +163,61 @@ fn many_calls_wait_at_once() {
     ends_within(&mut child, Duration::from_secs(5));
     let made = fs::read_dir(mount.path("")).expect("list").count();
     assert_eq!(made, 40);
+    mount.check_replay();
+}
+
+/// Has this thread run on the first processor only.
+fn stay_on_the_first() {
+    let mut first = CpuSet::new();
+    first.set(0);
+    sched_setaffinity(None, &first).expect("the first processor is there");
+}
+
+/// Lets barriers through, whatever happens.
+struct Released<'a>(&'a Mount);
+
+impl Drop for Released<'_> {
+    fn drop(&mut self) {
+        self.0.log.hold_barriers(false);
+    }
+}
+
+// A transport has room for so many requests of a processor, and must make more.
+#[test]
+fn calls_that_wait_hold_up_no_others_however_many_they_are() {
+    const COUNT: usize = 320;
+    let Some(mount) = Mount::new() else { return };
+    let files: Vec<File> = (0..COUNT)
+        .map(|number| File::create_new(mount.path(&number.to_string())).expect("make a file"))
+        .collect();
+    mount.log.hold_barriers(true);
+    let before = mount.log.barrier_count();
+    std::thread::scope(|scope| {
+        let released = Released(&mount);
+        let mut waiting = Vec::new();
+        // By and by, as programs do.
+        for files in files.chunks(40) {
+            for file in files {
+                waiting.push(scope.spawn(move || {
+                    stay_on_the_first();
+                    file.sync_all()
+                }));
+            }
+            let expected = before + u64::try_from(waiting.len()).expect("few");
+            eventually("all of them wait", || mount.log.barrier_count() == expected);
+        }
+        let others = scope.spawn(|| {
+            stay_on_the_first();
+            fs::write(mount.path("other"), "other").expect("write a file");
+            fs::remove_file(mount.path("other")).expect("remove a file");
+        });
+        others.join().expect("others do not wait");
+        drop(released);
+        for waiting in waiting {
+            let synced = waiting.join().expect("it does not panic");
+            synced.expect("it is durable");
+        }
+    });
     mount.check_replay();
 }
 
