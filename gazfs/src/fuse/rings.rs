@@ -170,6 +170,7 @@ fn queue<F: Filesystem>(number: u16, payload_bytes: usize) -> io::Result<Queue<F
                 parked,
                 open: 0,
                 lost: 0,
+                may_grow: true,
             };
             if let Err(error) = server.run() {
                 // Nobody may be waiting any more.
@@ -213,6 +214,7 @@ struct Server<F> {
     open: usize,
     /// Slots that the kernel does not have any more.
     lost: usize,
+    may_grow: bool,
 }
 
 impl<F: Filesystem> Server<F> {
@@ -227,7 +229,10 @@ impl<F: Filesystem> Server<F> {
             if !is_open || self.lost == self.ring.slots() {
                 return Ok(());
             }
-            self.grow()?;
+            if let Err(error) = self.grow() {
+                self.may_grow = false;
+                tracing::warn!(err = %error, "requests may have to wait for others that wait");
+            }
             match self.ring.submit_and_wait() {
                 Ok(()) => {}
                 Err(error) if is_passing(&error) => {}
@@ -250,12 +255,12 @@ impl<F: Filesystem> Server<F> {
     /// is answered, and not a new one. So others would wait for requests that wait.
     fn grow(&mut self) -> io::Result<()> {
         let slots = self.ring.slots();
-        if self.open < slots / 2 || self.lost > 0 || slots >= SLOTS_MAX {
+        if self.open < slots / 2 || !self.may_grow || slots >= SLOTS_MAX {
             return Ok(());
         }
         for _ in 0..slots {
-            self.ring.register(self.device.as_fd())?;
             self.parked.push(None);
+            self.ring.register(self.device.as_fd())?;
         }
         tracing::debug!(slots = self.ring.slots(), "many requests wait");
         Ok(())
@@ -264,6 +269,7 @@ impl<F: Filesystem> Server<F> {
     fn completed(&mut self, slot: usize, result: i32) {
         if result < 0 {
             self.lost += 1;
+            self.may_grow = false;
             if !matches!(
                 Errno::from_raw_os_error(-result),
                 Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED
