@@ -158,7 +158,7 @@ fn queue<F: Filesystem>(number: u16, payload_bytes: usize) -> io::Result<Queue<F
         let Ok(Go { device, fs, ended }) = gone.recv() else {
             return;
         };
-        let registered = register(&mut ring, &device, &served);
+        let registered = register(&mut ring, slots(number), &device, &served);
         let is_registered = registered.is_ok();
         if state.send(registered).is_ok() && is_registered {
             let parked = (0..ring.slots()).map(|_| None).collect();
@@ -189,9 +189,9 @@ fn queue<F: Filesystem>(number: u16, payload_bytes: usize) -> io::Result<Queue<F
     })
 }
 
-/// Gives all slots to the kernel, and looks whether it took them.
-fn register(ring: &mut Ring, device: &Device, outbox: &Outbox) -> io::Result<()> {
-    for _ in 0..SLOTS_MIN {
+/// Gives so many slots to the kernel, and looks whether it took them.
+fn register(ring: &mut Ring, slots: usize, device: &Device, outbox: &Outbox) -> io::Result<()> {
+    for _ in 0..slots {
         ring.register(device.as_fd())?;
     }
     ring.watch(outbox.descriptor())?;
@@ -399,19 +399,36 @@ fn stay_on(processor: u16) {
 
 /// How many processors this machine may ever have: the kernel wants a ring for each.
 fn processors() -> io::Result<u16> {
-    let text = fs::read_to_string(PROCESSORS)?;
-    count(&text).ok_or_else(|| io::Error::other(format!("{PROCESSORS} says {text:?}")))
+    let listed = listed(POSSIBLE)?;
+    u16::try_from(listed.len()).map_err(io::Error::other)
 }
 
-/// Counts what a list of ranges has, such as `0-3,6`.
-fn count(list: &str) -> Option<u16> {
-    let mut count = 0_u16;
+/// How many slots the ring of a processor begins with.
+fn slots(processor: u16) -> usize {
+    // One that is asleep may never have any request; if it has, there soon are more.
+    match listed(ONLINE) {
+        Ok(online) if !online.contains(&processor) => SLOTS_OF_SLEEPERS,
+        Ok(_) | Err(_) => SLOTS_MIN,
+    }
+}
+
+fn listed(path: &str) -> io::Result<Vec<u16>> {
+    let text = fs::read_to_string(path)?;
+    parse(&text).ok_or_else(|| io::Error::other(format!("{path} says {text:?}")))
+}
+
+/// Returns what a list of ranges has, such as `0-3,6`.
+fn parse(list: &str) -> Option<Vec<u16>> {
+    let mut all = Vec::new();
     for range in list.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
-        count = count.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
+        if last < first {
+            return None;
+        }
+        all.extend(first..=last);
     }
-    Some(count)
+    Some(all)
 }
 
 /// Requests that one processor may have open at first. Memory is taken only for those that it had.
@@ -420,7 +437,11 @@ const SLOTS_MIN: usize = 256;
 /// The most that it ever may have open.
 const SLOTS_MAX: usize = 4096;
 
-const PROCESSORS: &str = "/sys/devices/system/cpu/possible";
+/// What a processor has at first that is not online.
+const SLOTS_OF_SLEEPERS: usize = 2;
+
+const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// Opening and handing over rings takes milliseconds.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -434,13 +455,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_are_counted_as_the_kernel_lists_them() {
-        assert_eq!(count("0\n"), Some(1));
-        assert_eq!(count("0-1\n"), Some(2));
-        assert_eq!(count("0-3,6,8-9"), Some(7));
-        assert_eq!(count("3-1"), None);
-        assert_eq!(count("0-65535"), None);
-        assert_eq!(count("x"), None);
+    fn processors_are_those_that_the_kernel_lists() {
+        assert_eq!(parse("0\n"), Some(vec![0]));
+        assert_eq!(parse("0-1\n"), Some(vec![0, 1]));
+        assert_eq!(parse("0-3,6,8-9"), Some(vec![0, 1, 2, 3, 6, 8, 9]));
+        assert_eq!(parse("3-1"), None);
+        assert_eq!(parse("x"), None);
         assert!(processors().is_ok_and(|count| count > 0));
+    }
+
+    #[test]
+    fn a_processor_that_is_asleep_has_few_slots() {
+        assert_eq!(slots(0), SLOTS_MIN);
+        assert_eq!(slots(u16::MAX), SLOTS_OF_SLEEPERS);
     }
 }
