@@ -87,8 +87,9 @@ fn start(rpcs: &Rpcs, call: Call) -> Boxed<Came> {
             Call::Append {
                 offset,
                 check,
+                lost,
                 content,
-            } => Came::Outcome(rpcs.append(offset, check, &content).await),
+            } => Came::Outcome(rpcs.append(offset, check, lost, &content).await),
             Call::Probe { offset } => Came::Outcome(rpcs.probe(offset).await),
             Call::Look { number } => Came::Looked(number, rpcs.look().await),
             Call::ReadBack { offset, sent } => {

@@ -64,6 +64,8 @@ struct Batch {
     last_seq_no: i64,
     begun: Now,
     sealed: bool,
+    /// How often it was sent without it becoming known what came of that.
+    lost: u32,
 }
 
 #[derive(Debug)]
@@ -249,6 +251,7 @@ impl Machine {
                 last_seq_no: seq_no,
                 begun: now,
                 sealed: false,
+                lost: 0,
             });
         }
         if let Some(batch) = self.batches.back_mut() {
@@ -458,8 +461,13 @@ impl Machine {
         } else if let Some(batch) = self.batches.front_mut() {
             batch.sealed = true;
             self.next_rpc += 1;
-            let check = self.check;
-            (Rpc::Send, Output::Send { offset, check })
+            let (check, lost) = (self.check, batch.lost);
+            let send = Output::Send {
+                offset,
+                check,
+                lost,
+            };
+            (Rpc::Send, send)
         } else {
             let number = self.next_rpc;
             self.next_rpc += 1;

@@ -36,14 +36,23 @@ pub(super) struct Rpcs {
     pub(super) skips_checks: bool,
 }
 
-/// Bytes per second that content is sent with at least; a broker gives up below it too.
+/// Bytes per second that content is read with at least, and sent with in the end; a broker gives up below
+/// it too.
 const RATE_MIN: u64 = 64 << 10;
+/// Bytes per second that content is expected to be sent with, until it was not.
+const RATE_EXPECTED: u64 = 1 << 20;
 /// Bytes that are read to find out who wrote at an offset.
 const PEEK_BYTES: i64 = 64 << 10;
 
 impl Rpcs {
-    /// Appends a batch.
-    pub(super) async fn append(&self, offset: i64, check: Check, content: &Content) -> Outcome {
+    /// Appends a batch, whose answer was lost that many times before.
+    pub(super) async fn append(
+        &self,
+        offset: i64,
+        check: Check,
+        lost: u32,
+        content: &Content,
+    ) -> Outcome {
         let own = author_value(self.author);
         let check_registers = match check {
             Check::Claim => owned_by(self.before.as_deref()),
@@ -57,7 +66,7 @@ impl Rpcs {
             ..AppendRequest::default()
         };
         let length = content.length.max(0).cast_unsigned();
-        let patience = self.patience + Duration::from_secs(length / RATE_MIN);
+        let patience = self.patience + time_to_send(length, lost);
         self.call(request, offset, content, patience).await
     }
 
@@ -175,9 +184,11 @@ impl Rpcs {
 
     async fn find(&self, offset: i64, sent: Option<&Content>) -> Found {
         // After it, everything that the primary was busy with is done.
-        let owner = match ownership(&self.client, &self.log).await {
-            Ok(owner) => owner,
-            Err(error) => return failed_to_find(&error.to_string()),
+        let patience = self.patience * 2;
+        let owner = match timeout(patience, ownership(&self.client, &self.log)).await {
+            Ok(Ok(owner)) => owner,
+            Ok(Err(error)) => return failed_to_find(&error.to_string()),
+            Err(_) => return failed_to_find(&unanswered(patience)),
         };
         if owner.head < offset {
             return Found::Shorter { head: owner.head };
@@ -277,6 +288,13 @@ impl Rpcs {
     }
 }
 
+/// How long content may take to be sent. A broker that hangs is noticed soon, however much was sent to it;
+/// over a slow network the batch is sent again with twice the time, as often as it takes.
+fn time_to_send(length: u64, lost: u32) -> Duration {
+    let rate = RATE_EXPECTED.checked_shr(lost).unwrap_or(0).max(RATE_MIN);
+    Duration::from_millis(length.saturating_mul(1000) / rate)
+}
+
 fn unanswered(patience: Duration) -> Arc<str> {
     format!("no answer within {:.1} s", patience.as_secs_f32()).into()
 }
@@ -300,5 +318,20 @@ fn failed(error: &AppendError) -> Outcome {
 fn failed_to_find(error: &str) -> Found {
     Found::Failed {
         error: error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_append_that_hangs_is_noticed_soon_and_a_slow_network_gets_its_time() {
+        let batch = 8 << 20;
+        assert_eq!(time_to_send(batch, 0), Duration::from_secs(8));
+        assert_eq!(time_to_send(batch, 1), Duration::from_secs(16));
+        for lost in [4, 5, 100, u32::MAX] {
+            assert_eq!(time_to_send(batch, lost), Duration::from_secs(128));
+        }
     }
 }

@@ -65,6 +65,7 @@ pub(super) enum Call {
     Append {
         offset: i64,
         check: Check,
+        lost: u32,
         content: Content,
     },
     Probe {
@@ -291,10 +292,15 @@ impl Core {
         let mut after = After::default();
         while let Some(output) = self.machine.poll_output() {
             match output {
-                Output::Send { offset, check } => {
+                Output::Send {
+                    offset,
+                    check,
+                    lost,
+                } => {
                     self.call = self.front().map(|content| Call::Append {
                         offset,
                         check,
+                        lost,
                         content,
                     });
                     after.wakes = true;

@@ -22,6 +22,9 @@ impl Machine {
                 self.failed(now, error, rpc);
             }
             Outcome::Unknown { error } => {
+                if let Some(batch) = self.batches.front_mut().filter(|_| rpc == Rpc::Send) {
+                    batch.lost = batch.lost.saturating_add(1);
+                }
                 // An empty append leaves nothing to be found out.
                 let then = if rpc == Rpc::Probe {
                     Rpc::Probe

@@ -55,6 +55,8 @@ pub(crate) enum Output {
         offset: i64,
         /// What of the register.
         check: Check,
+        /// How often this was sent before without it becoming known what came of that.
+        lost: u32,
     },
     /// Append nothing, only to learn whether the log is still ours. Report as above.
     Probe {

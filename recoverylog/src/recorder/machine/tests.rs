@@ -58,7 +58,15 @@ fn drain(machine: &mut Machine) -> Vec<Output> {
 }
 
 fn send(offset: i64, check: Check) -> Output {
-    Output::Send { offset, check }
+    send_after(offset, check, 0)
+}
+
+fn send_after(offset: i64, check: Check, lost: u32) -> Output {
+    Output::Send {
+        offset,
+        check,
+        lost,
+    }
 }
 
 fn landed(begin: i64, end: i64) -> Outcome {
@@ -299,6 +307,35 @@ fn what_did_not_land_is_sent_again_at_the_same_offset() {
 }
 
 #[test]
+fn a_batch_whose_answers_are_lost_gets_more_time_and_the_next_one_none_of_it() {
+    let mut machine = claimed();
+    machine.handle_recorded(ms(1), 2, 20);
+    assert_eq!(drain(&mut machine), [send(10, Check::Own)]);
+    let mut at = ms(2);
+    for lost in 1..4 {
+        machine.handle_outcome(at, Outcome::Unknown { error: "?".into() });
+        at = machine.next_timeout().unwrap();
+        machine.handle_timeout(at);
+        assert_eq!(drain(&mut machine), [Output::ReadBack { offset: 10 }]);
+        machine.handle_found(at, Found::Nothing);
+        at = machine.next_timeout().unwrap();
+        machine.handle_timeout(at);
+        assert_eq!(drain(&mut machine), [send_after(10, Check::Own, lost)]);
+    }
+    // What is known not to have been done says nothing of the network.
+    let error = "away".into();
+    let no_space = false;
+    machine.handle_outcome(at, Outcome::NotDone { no_space, error });
+    at = machine.next_timeout().unwrap();
+    machine.handle_timeout(at);
+    assert_eq!(drain(&mut machine), [send_after(10, Check::Own, 3)]);
+    machine.handle_outcome(at, landed(10, 30));
+    assert_eq!(drain(&mut machine), [released(10)]);
+    machine.handle_recorded(at, 3, 20);
+    assert_eq!(drain(&mut machine), [send(30, Check::Own)]);
+}
+
+#[test]
 fn a_fence_fails_barriers_also_of_what_landed_before_it_and_tells_where_it_begins() {
     let mut machine = claimed();
     machine.handle_recorded(ms(1), 2, 20);
@@ -528,7 +565,7 @@ fn a_claim_that_landed_is_not_mistaken_for_another_owner() {
     let at = machine.next_timeout().unwrap();
     drain(&mut machine);
     machine.handle_timeout(at);
-    assert_eq!(drain(&mut machine), [send(0, Check::Claim)]);
+    assert_eq!(drain(&mut machine), [send_after(0, Check::Claim, 1)]);
     let register = Register::Author(author(ME));
     machine.handle_outcome(at, Outcome::Mismatch { register });
     assert_eq!(drain(&mut machine), [Output::ReadBack { offset: 0 }]);

@@ -140,7 +140,7 @@ impl World {
     fn perform(&mut self) {
         while let Some(output) = self.machine.poll_output() {
             match output {
-                Output::Send { offset, check } => {
+                Output::Send { offset, check, .. } => {
                     let (bytes, last_seq_no) = self.batches[0];
                     self.sent = Some((bytes, last_seq_no));
                     self.forget_look();
