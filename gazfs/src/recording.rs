@@ -5,12 +5,14 @@
 //! left if it ended in order and nobody recorded since, and are rebuilt from the log otherwise.
 //! What they hold that the log never got is set aside, and told.
 
+mod checkpoints;
 mod compare;
 mod error;
 mod files;
 mod keep;
 mod log;
 mod prepare;
+mod restart;
 mod seed;
 mod serve;
 mod status;
@@ -34,6 +36,7 @@ use crate::{
     work_dir::WorkDir,
 };
 
+use checkpoints::Checkpoints;
 use log::RecorderLog;
 
 pub use error::{RecordingError, is_recovery_temporary};
@@ -107,7 +110,7 @@ pub enum Origin {
 #[derive(Debug)]
 pub struct Recording {
     options: Options,
-    work: WorkDir,
+    work: Arc<WorkDir>,
     recorder: Recorder,
     log: RecorderLog,
     fs: RecordedFs<RecorderLog>,
@@ -115,6 +118,7 @@ pub struct Recording {
     source: Source,
     /// Who took the log over, as he says himself.
     successor: Option<String>,
+    checkpoints: Option<Checkpoints>,
 }
 
 /// What the start found.

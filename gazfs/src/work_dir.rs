@@ -10,21 +10,25 @@
 //! | `restore/` | the tree as it is being rebuilt from the log |
 //! | `state.json` | whose log it is, and how far it is known to agree with the tree |
 //! | `image` | what the log had said at that point, so that it need not be read again |
+//! | `checkpoint` | what the log had said up to some offset, while it is recorded |
+//! | `pulse` | what the daemon is about, for the next one if it is killed |
 //! | `unrecorded-TIME/` | what the log never got, set aside |
 
+mod pulse;
 mod state;
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use thiserror::Error;
 use time::{OffsetDateTime, format_description::StaticFormatDescription};
 
-pub use state::{Phase, State};
+pub use pulse::{LastPulse, Pulse};
+pub use state::{Ground, Phase, State};
 
 /// Why a folder cannot be used.
 #[derive(Debug, Error)]
@@ -93,7 +97,7 @@ impl WorkDir {
         // around the mount.
         fs::DirBuilder::new()
             .recursive(true)
-            .mode(0o700)
+            .mode(PRIVATE)
             .create(dir)
             .map_err(fail("make", dir))?;
         let dir = fs::canonicalize(dir).map_err(fail("find", dir))?;
@@ -125,6 +129,12 @@ impl WorkDir {
             .and_then(|()| lock.seek(SeekFrom::Start(0)))
             .and_then(|_| lock.write_all(pid.as_bytes()));
         written.map_err(fail("write", &path))?;
+        // One that was there may be open to others.
+        let mode = fs::metadata(&dir).map_err(fail("look at", &dir))?.mode();
+        if mode & 0o7777 != PRIVATE {
+            let private = fs::Permissions::from_mode(PRIVATE);
+            fs::set_permissions(&dir, private).map_err(fail("close to other users", &dir))?;
+        }
         Ok(Self { dir, _lock: lock })
     }
 
@@ -196,6 +206,38 @@ impl WorkDir {
     /// Replaces what the log had said, durably.
     pub fn write_image(&self, image: &[u8]) -> Result<(), WorkDirError> {
         self.replace(IMAGE, image)
+    }
+
+    /// Reads the last checkpoint.
+    pub fn read_checkpoint(&self) -> io::Result<Vec<u8>> {
+        fs::read(self.dir.join(CHECKPOINT))
+    }
+
+    /// Replaces the checkpoint, durably.
+    pub fn write_checkpoint(&self, checkpoint: &[u8]) -> Result<(), WorkDirError> {
+        self.replace(CHECKPOINT, checkpoint)
+    }
+
+    /// Removes the checkpoint, as it is not of the tree.
+    pub fn remove_checkpoint(&self) -> Result<(), WorkDirError> {
+        let path = self.dir.join(CHECKPOINT);
+        match fs::remove_file(&path) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                let what = "remove";
+                Err(WorkDirError::Io { what, path, cause })
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Begins a pulse, in the place of that of the last daemon.
+    pub fn new_pulse(&self, author: u32) -> io::Result<Pulse> {
+        Pulse::create(&self.dir.join(PULSE), author)
+    }
+
+    /// Reads the pulse of the last daemon, if it left one.
+    pub fn last_pulse(&self) -> Option<LastPulse> {
+        LastPulse::read(&self.dir.join(PULSE))
     }
 
     fn replace(&self, name: &str, content: &[u8]) -> Result<(), WorkDirError> {
@@ -292,9 +334,12 @@ fn is_empty(dir: &Path) -> io::Result<bool> {
     Ok(fs::read_dir(dir)?.next().is_none())
 }
 
+const PRIVATE: u32 = 0o700;
 const LOCK: &str = "lock";
 const STATE: &str = "state.json";
 const IMAGE: &str = "image";
+const CHECKPOINT: &str = "checkpoint";
+const PULSE: &str = "pulse";
 const ASIDE_PREFIX: &str = "unrecorded-";
 const ASIDE_TIME: StaticFormatDescription =
     time::macros::format_description!("[year]-[month]-[day]T[hour][minute][second]Z");

@@ -4,6 +4,7 @@ mod branches;
 mod detach;
 mod drive;
 mod error;
+mod follow;
 mod options;
 mod plan;
 mod playback;
@@ -13,6 +14,7 @@ mod run;
 mod start;
 
 pub use error::{Damage, DamageCause, HintsFault, Missing, Nearest, NeededBy, RecoverError};
+pub use follow::{Followed, Followup, follow};
 pub use options::{HintsChoice, Point, Progress, RecoverOptions, Tell};
 pub use reached::Skipped;
 pub use recovered::{HintsUse, Recovered, Report};

@@ -14,7 +14,9 @@ use std::{
 };
 
 use gazette_client::Client;
-use gazette_recoverylog_fsm::{Author, Fnode, Fsm, Mark, Mode, Mutation, OpWriter, Tree};
+use gazette_recoverylog_fsm::{
+    Author, Checkpoint, Fnode, Fsm, Mark, Mode, Mutation, OpWriter, Tree,
+};
 use tokio::{
     runtime::Handle,
     sync::{oneshot, watch},
@@ -269,6 +271,17 @@ impl Recorder {
     /// Looks at the state that the log has acknowledged: what counts, and where it lies.
     pub fn with_fsm<R>(&self, look: impl FnOnce(&Fsm) -> R) -> R {
         look(self.inner.shared.lock().writer.fsm())
+    }
+
+    /// Copies the state if the log has all that was recorded; then it is that up to the offset which is
+    /// acknowledged. Nothing is recorded meanwhile.
+    pub fn checkpoint(&self) -> Option<Checkpoint> {
+        let core = self.inner.shared.lock();
+        core.writer.is_settled().then(|| Checkpoint {
+            offset: core.machine.acked().offset,
+            fsm: core.writer.fsm().clone(),
+            tree: core.writer.tree().clone(),
+        })
     }
 
     /// Tells how much room there is for the log, of which mutations that grow leave the reserve alone.

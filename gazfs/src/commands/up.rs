@@ -18,14 +18,14 @@ use super::{
     progress::Meter,
     record::show_start,
     recording_args::{TuningArgs, access},
-    say,
+    say, say_error,
     transport::{self, TransportArgs},
 };
 use crate::{
     fuse::Chosen,
     journals::{Ino, JournalFs},
     mount::{Control, Mounted, check, mount},
-    recording::Recording,
+    recording::{Recording, RecordingError},
 };
 
 mod serve;
@@ -115,7 +115,13 @@ pub(super) async fn run(args: UpArgs) -> anyhow::Result<ExitStatus> {
         Err(error) => Err(error),
     };
     let stopped = tokio::time::timeout(STOP_TIMEOUT, broker.stop()).await;
-    let ended = ended?;
+    let ended = match ended {
+        Err(error) if may_succeed_later(&error) => {
+            say_error(&format!("error: {error:#}"));
+            return Ok(ExitStatus::TryLater);
+        }
+        ended => ended?,
+    };
     let Ok(stopped) = stopped else {
         anyhow::bail!(
             "end broker: it takes longer than {} s, so it is cut off; next: nothing, what was \
@@ -126,6 +132,11 @@ pub(super) async fn run(args: UpArgs) -> anyhow::Result<ExitStatus> {
     stopped?;
     // Whoever waits in gazfs umount may start another one now.
     Ok(ended.release())
+}
+
+fn may_succeed_later(error: &anyhow::Error) -> bool {
+    let recording = error.downcast_ref::<RecordingError>();
+    recording.is_some_and(RecordingError::is_temporary)
 }
 
 impl House {

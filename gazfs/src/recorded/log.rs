@@ -45,6 +45,12 @@ pub trait Log: Debug + Send + Sync + 'static {
     /// acknowledged, or when it never will be.
     fn barrier(&self, done: Box<dyn FnOnce(Result<(), Ended>) + Send>);
 
+    /// From now on a file may change without that being recorded at once.
+    fn unseen_begun(&self) {}
+
+    /// It does not any more, and all of it was recorded.
+    fn unseen_ended(&self) {}
+
     /// Returns the file that has a name.
     fn fnode_at(&self, place: Place<'_>) -> Option<Fnode>;
 
@@ -122,6 +128,14 @@ impl<L: Log> Log for std::sync::Arc<L> {
 
     fn barrier(&self, done: Box<dyn FnOnce(Result<(), Ended>) + Send>) {
         (**self).barrier(done);
+    }
+
+    fn unseen_begun(&self) {
+        (**self).unseen_begun();
+    }
+
+    fn unseen_ended(&self) {
+        (**self).unseen_ended();
     }
 
     fn fnode_at(&self, place: Place<'_>) -> Option<Fnode> {

@@ -93,6 +93,7 @@ impl<L: Log> RecordedFs<L> {
         let keeps_pages = match mode {
             OpenMode::Cached => !std::mem::take(&mut state.has_old_pages),
             OpenMode::Direct => {
+                self.log().unseen_begun();
                 if state.seen.is_none() {
                     state.seen = fstat(file).ok().as_ref().map(mtime);
                 }
@@ -180,8 +181,16 @@ impl<L: Log> RecordedFs<L> {
     pub fn close(&self, handle: HandleId) {
         if let Some(handle) = self.shared.handles.remove(handle) {
             let mut state = handle.node.lock();
-            let count = state.opens.count(*lock(&handle.mode));
+            let mode = *lock(&handle.mode);
+            let count = state.opens.count(mode);
             *count = count.saturating_sub(1);
+            if mode == OpenMode::Direct {
+                let looked = state.look_behind(&handle.descriptor);
+                // What is not recorded by now is only if another handle is closed too.
+                if looked.is_ok() && !(state.is_behind && state.is_recorded) {
+                    self.log().unseen_ended();
+                }
+            }
             if state.opens.direct == 0 {
                 state.seen = None;
             }

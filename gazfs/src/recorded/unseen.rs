@@ -4,7 +4,7 @@
 //! store to a page that is not dirty changes the mtime, so a file whose mtime nobody here changed has
 //! some: then all of its content is recorded again, at fsync and when the handle is closed.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use gazette_recoverylog_fsm::{Fnode, Mutation, Timestamp};
 use rustix::{
@@ -13,8 +13,13 @@ use rustix::{
 };
 
 use super::{
-    attributes::mtime, call::Call, error::FsError, fs::RecordedFs, handle::HandleId, log::Log,
-    node::State,
+    attributes::mtime,
+    call::Call,
+    error::FsError,
+    fs::RecordedFs,
+    handle::HandleId,
+    log::Log,
+    node::{Node, State},
 };
 
 impl State {
@@ -49,6 +54,15 @@ impl<L: Log> RecordedFs<L> {
             }
             state.saw(mtime(&fstat(file)?));
         }
+        let repeated = self.repeat(call, node, file);
+        if repeated.is_err() {
+            node.lock().is_behind = true;
+        }
+        repeated
+    }
+
+    /// Records all of a file again.
+    fn repeat(&self, call: &Call<'_>, node: &Node, file: &OwnedFd) -> Result<(), FsError> {
         let mut buffer = vec![0; CHUNK_BYTES];
         let mut offset = 0;
         loop {

@@ -11,18 +11,20 @@ use std::{
 use gazette_client::Client;
 use gazette_recoverylog::{
     Source,
-    fsm::{Fsm, Mode, Tree},
+    fsm::{Checkpoint, CheckpointError, Fsm, Mode, Tree},
     player::{self, RecoverError, RecoverOptions, Recovered},
 };
 use rustix::process::geteuid;
+use thiserror::Error;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Found, Options, Origin, Progress, RecordingError, compare, keep,
     prepare::{Tell, blocking},
+    restart::{self, Doubt},
 };
-use crate::work_dir::{Phase, State, WorkDir};
+use crate::work_dir::{Ground, Phase, State, WorkDir};
 
 /// Backing files that are what the log says.
 pub(super) struct Files {
@@ -34,6 +36,9 @@ pub(super) struct Files {
     pub(super) found: Found,
     /// Where the files of before are, if they were set aside.
     pub(super) aside: Option<PathBuf>,
+    /// The recorders of what the files have and the checkpoint, which is of them, has not. `None` if
+    /// it is not of them.
+    pub(super) authors: Option<Vec<u32>>,
 }
 
 /// Takes the backing files as the last daemon left them, if it ended in order and they are as they
@@ -63,12 +68,81 @@ pub(super) async fn kept(work: &WorkDir, state: &State, mode: Mode) -> Option<Fi
                 notes: Vec::new(),
             },
             aside: None,
+            authors: None,
         }),
         Err(error) => {
             tracing::info!(err = %error, "the backing files are not kept; reading the log");
             None
         }
     }
+}
+
+/// Takes the backing files of a daemon that was killed, if they are what the log says: then only what
+/// follows upon the last checkpoint is read.
+pub(super) async fn followed(
+    client: &Client,
+    work: &WorkDir,
+    state: &State,
+    mode: Mode,
+    cancel: &CancellationToken,
+) -> Result<Option<Files>, RecordingError> {
+    if state.phase != Phase::Recording || mode != Mode::Native {
+        return Ok(None);
+    }
+    match try_follow(client, work, state, cancel).await {
+        Ok(files) => Ok(Some(files)),
+        Err(NotFollowed::Recover(RecoverError::Cancelled { log, .. })) => {
+            Err(RecordingError::Cancelled { log })
+        }
+        Err(reason) => {
+            tracing::info!(reason = %reason, "the backing files are not taken as they are; reading the log");
+            Ok(None)
+        }
+    }
+}
+
+/// Why the files of a daemon that was killed are not taken as they are.
+#[derive(Debug, Error)]
+enum NotFollowed {
+    #[error(transparent)]
+    Doubt(#[from] Doubt),
+    #[error("look at the backing files and the checkpoint: {0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Recover(#[from] RecoverError),
+}
+
+async fn try_follow(
+    client: &Client,
+    work: &WorkDir,
+    state: &State,
+    cancel: &CancellationToken,
+) -> Result<Files, NotFollowed> {
+    let now = Ground::look(&work.tree())?;
+    let (ground, pulse) = restart::is_whole(state, &now, work.last_pulse())?;
+    let checkpoint = work.read_checkpoint()?;
+    let decoded = blocking(move || Checkpoint::decode(&checkpoint.into()));
+    let checkpoint = decoded.await?;
+    let base = checkpoint.fsm.next_seq_no() - 1;
+    let source = Source::Broker(client.clone());
+    let followed = player::follow(&source, &state.log, checkpoint, cancel).await?;
+    let (behind, is_uncertain) = (&followed.authors, followed.is_uncertain);
+    restart::is_logged(ground, pulse, base, behind, is_uncertain)?;
+    Ok(Files {
+        write_head: followed.checkpoint.offset,
+        fsm: followed.checkpoint.fsm,
+        tree: followed.checkpoint.tree,
+        is_seed_cut: false,
+        found: Found {
+            origin: Origin::Kept,
+            not_restored: 0,
+            notes: Vec::new(),
+        },
+        aside: None,
+        authors: Some(ground.authors.clone()),
+    })
 }
 
 /// Rebuilds the backing files from the log. Those of before are set aside if they differ from it
@@ -125,6 +199,7 @@ pub(super) async fn rebuilt(
             notes,
         },
         aside,
+        authors: None,
     })
 }
 

@@ -10,7 +10,10 @@ use rustix::io::Errno;
 use tokio::sync::watch;
 
 use super::FsyncWaits;
-use crate::recorded::log::{Content, Ended, Hold as FsHold, Log, Recorded};
+use crate::{
+    recorded::log::{Content, Ended, Hold as FsHold, Log, Recorded},
+    work_dir::Pulse,
+};
 
 /// A recorder, as the file system sees it. Clones are the same.
 #[derive(Debug, Clone)]
@@ -20,6 +23,36 @@ pub(super) struct RecorderLog {
     state: watch::Receiver<State>,
     fsync: FsyncWaits,
     ends: Arc<Ends>,
+    /// Told of each change, before it happens and when it is recorded.
+    pulse: Option<Pulse>,
+}
+
+/// Room for a mutation, which may happen as long as there is this.
+#[derive(Debug)]
+pub(super) struct Begun {
+    /// First, so that the room is free when the change is not begun any more.
+    room: Option<Reservation>,
+    pulse: Option<Pulse>,
+}
+
+impl Begun {
+    fn new(room: Reservation, pulse: Option<Pulse>) -> Self {
+        if let Some(pulse) = &pulse {
+            pulse.begin();
+        }
+        Self {
+            room: Some(room),
+            pulse,
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(pulse) = &self.pulse {
+            pulse.end();
+        }
+    }
 }
 
 /// Who is told when nothing more is taken.
@@ -37,12 +70,13 @@ impl std::fmt::Debug for Ends {
 }
 
 impl RecorderLog {
-    pub(super) fn new(recorder: Recorder, fsync: FsyncWaits) -> Self {
+    pub(super) fn new(recorder: Recorder, fsync: FsyncWaits, pulse: Option<Pulse>) -> Self {
         Self {
             state: recorder.watch(),
             recorder,
             fsync,
             ends: Arc::default(),
+            pulse,
         }
     }
 
@@ -68,30 +102,38 @@ impl RecorderLog {
 }
 
 impl Log for RecorderLog {
-    type Reservation = Reservation;
+    type Reservation = Begun;
     type Group = Group;
 
-    fn reserve(&self, mutation: &Mutation<'_>) -> Result<Reservation, FsHold> {
-        self.recorder.reserve(mutation).map_err(hold)
+    fn reserve(&self, mutation: &Mutation<'_>) -> Result<Begun, FsHold> {
+        let room = self.recorder.reserve(mutation).map_err(hold)?;
+        Ok(Begun::new(room, self.pulse))
     }
 
     fn reserve_blocking(
         &self,
         mutation: &Mutation<'_>,
         give_up: &dyn Fn() -> bool,
-    ) -> Result<Reservation, FsHold> {
-        self.recorder
-            .reserve_blocking(mutation, give_up)
-            .map_err(hold)
+    ) -> Result<Begun, FsHold> {
+        let room = self.recorder.reserve_blocking(mutation, give_up);
+        Ok(Begun::new(room.map_err(hold)?, self.pulse))
     }
 
     fn record(
         &self,
-        reservation: Reservation,
+        mut begun: Begun,
         mutation: &Mutation<'_>,
         content: &mut Content<'_>,
     ) -> Recorded {
-        let recorded = self.recorder.record(reservation, mutation, content);
+        let Some(room) = begun.room.take() else {
+            return Recorded::default();
+        };
+        let recorded = self.recorder.record(room, mutation, content);
+        if let Some(pulse) = &self.pulse {
+            pulse.recorded(recorded.seq_no);
+        }
+        // Now the log is behind the files, or not, but nothing is begun.
+        drop(begun);
         Recorded {
             fnode: recorded.fnode,
             replaced: recorded.replaced,
@@ -108,6 +150,18 @@ impl Log for RecorderLog {
             FsyncWaits::ForLog => self
                 .recorder
                 .barrier(move |result| done(result.map_err(|_| Ended))),
+        }
+    }
+
+    fn unseen_begun(&self) {
+        if let Some(pulse) = &self.pulse {
+            pulse.begin();
+        }
+    }
+
+    fn unseen_ended(&self) {
+        if let Some(pulse) = &self.pulse {
+            pulse.end();
         }
     }
 

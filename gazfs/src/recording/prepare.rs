@@ -19,14 +19,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Options, Origin, Progress, Recording, RecordingError,
-    files::{Files, kept, rebuilt},
+    checkpoints::Checkpoints,
+    files::{Files, followed, kept, rebuilt},
     log::{RecorderLog, is_final},
     seed,
 };
 use crate::{
     mount::check,
     recorded::RecordedFs,
-    work_dir::{Phase, State, WorkDir},
+    work_dir::{Ground, Phase, State, WorkDir},
 };
 
 pub(super) type Tell = Arc<dyn Fn(Progress) + Send + Sync>;
@@ -39,7 +40,7 @@ pub(super) async fn start(
 ) -> Result<Recording, RecordingError> {
     // Before anything is made, as most mistakes show here.
     check(&options.point, Some(&options.work))?;
-    let work = WorkDir::open(&options.work)?;
+    let work = Arc::new(WorkDir::open(&options.work)?);
     let point = check(&options.point, Some(work.path()))?;
     let seed = options
         .seed
@@ -64,7 +65,10 @@ pub(super) async fn start(
     let (mut tries, mut aside) = (0, None);
     let (recorder, files) = loop {
         let kept = match &state {
-            Some(state) if tries == 0 => kept(&work, state, mode).await,
+            Some(state) if tries == 0 => match kept(&work, state, mode).await {
+                Some(files) => Some(files),
+                None => followed(client, &work, state, mode, cancel).await?,
+            },
             _ => None,
         };
         let mut files = if let Some(files) = kept {
@@ -99,7 +103,11 @@ pub(super) async fn start(
             aside.display()
         ));
     }
-    let log = RecorderLog::new(recorder.clone(), options.fsync);
+    let pulse = work.new_pulse(recorder.author().get());
+    let pulse = pulse.inspect_err(|error| {
+        tracing::warn!(err = %error, "no pulse is kept; if this process is killed, the next one reads the log");
+    });
+    let log = RecorderLog::new(recorder.clone(), options.fsync, pulse.ok());
     let fs = RecordedFs::start(log.clone(), &work.tree())?;
     let mut recording = Recording {
         found,
@@ -110,10 +118,15 @@ pub(super) async fn start(
         recorder,
         log,
         fs,
+        checkpoints: None,
     };
     recording
         .seed_if_asked(files.is_seed_cut, cancel, tell)
         .await?;
+    if mode == Mode::Native {
+        let (recorder, work) = (recording.recorder.clone(), Arc::clone(&recording.work));
+        recording.checkpoints = Some(Checkpoints::start(recorder, work));
+    }
     let host = rustix::system::uname();
     let who = format!(
         "gazfs {} on {}, process {}, at {}",
@@ -190,8 +203,19 @@ async fn take_over(
     let author = Author::from_random(rand::random());
     let tree = work.tree();
     let root = root_inode(&tree).map_err(|cause| RecordingError::io("look at", &tree, cause))?;
+    if files.authors.is_none() {
+        work.remove_checkpoint()?;
+    }
+    let ground =
+        Ground::look(&tree).map_err(|cause| RecordingError::io("look at", &tree, cause))?;
+    let before = files.authors.iter().flatten().copied();
+    let ground = Ground {
+        authors: before.chain([author.get()]).collect(),
+        ..ground
+    };
     // From now on the tree may hold what the log never gets.
     work.write_state(&State {
+        ground: Some(ground),
         log: options.log.clone(),
         author: author.get(),
         offset: files.write_head,

@@ -139,7 +139,10 @@ impl Recording {
     }
 
     /// Waits until the log has all, in bounded time, and tells whoever asked for the end.
-    pub(crate) async fn end_for(self, mut asked: Option<Asked>) -> Ended {
+    pub(crate) async fn end_for(mut self, mut asked: Option<Asked>) -> Ended {
+        if let Some(checkpoints) = self.checkpoints.take() {
+            checkpoints.end().await;
+        }
         let stopped = self.recorder.clone().stop().await;
         let (status, error) = match &stopped {
             Ok(acked) => {
@@ -195,6 +198,7 @@ impl Recording {
             author: self.recorder.author().get(),
             offset: acked.offset,
             phase: Phase::Clean,
+            ground: None,
         };
         self.work
             .write_state(&state)

@@ -8,6 +8,7 @@ fn state(log: &str) -> State {
         author: 7,
         offset: 42,
         phase: Phase::Clean,
+        ground: None,
     }
 }
 
@@ -81,4 +82,48 @@ fn what_is_set_aside_stays_apart() {
 fn names_of_folders_tell_logs_apart() {
     assert_eq!(file_name("a/b"), "a%2Fb");
     assert_ne!(file_name("a/b"), file_name("a%2Fb"));
+}
+
+#[test]
+fn the_next_daemon_sees_what_the_last_one_was_about() {
+    let temp = tempfile::tempdir().expect("make a folder");
+    let work = WorkDir::open(temp.path()).expect("it is empty");
+    assert_eq!(work.last_pulse(), None);
+    let pulse = work.new_pulse(7).expect("map");
+    pulse.begin();
+    pulse.begin();
+    pulse.recorded(12);
+    pulse.recorded(11);
+    pulse.end();
+    let seen = LastPulse {
+        author: 7,
+        begun: 1,
+        recorded: 12,
+    };
+    // As another process has it, without anybody having synced anything.
+    assert_eq!(work.last_pulse(), Some(seen));
+    let _new = work.new_pulse(8).expect("map");
+    pulse.recorded(13);
+    let seen = LastPulse {
+        author: 8,
+        begun: 0,
+        recorded: 0,
+    };
+    assert_eq!(work.last_pulse(), Some(seen));
+    fs::write(temp.path().join(PULSE), "junk").expect("write");
+    assert_eq!(work.last_pulse(), None);
+}
+
+#[test]
+fn the_folder_of_a_recording_is_for_its_user_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let temp = tempfile::tempdir().expect("make a folder");
+    let open = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(temp.path(), open).expect("change");
+    let work = WorkDir::open(temp.path()).expect("it is empty");
+    let mode = fs::metadata(work.path())
+        .expect("look")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o7777, 0o700);
 }

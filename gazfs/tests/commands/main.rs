@@ -12,4 +12,5 @@ mod owners;
 mod past;
 mod programs;
 mod readme;
+mod restarts;
 mod seeds;

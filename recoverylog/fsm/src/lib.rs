@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod checkpoint;
 pub mod clean;
 mod fsm;
 mod hints;
@@ -17,6 +18,7 @@ mod segment;
 mod tree;
 mod writer;
 
+pub use checkpoint::{Checkpoint, CheckpointError};
 pub use fsm::{Applied, FromHintsError, Fsm, FsmError, LiveNode, OpExtent, Rest, ResumeError};
 pub use hints::{FnodeSegments, FsmHints, HintsError, Property};
 pub use ids::{Author, Fnode, Timestamp};

@@ -404,6 +404,12 @@ impl OpWriter {
         &self.tree
     }
 
+    /// Says whether all that was recorded is acknowledged, so that [`tree`](Self::tree) and
+    /// [`fsm`](Self::fsm) are of the same moment.
+    pub fn is_settled(&self) -> bool {
+        self.open.is_empty() && self.sealed.is_empty()
+    }
+
     /// Returns the mode of the log.
     pub fn mode(&self) -> Mode {
         self.mode

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gazette_recoverylog_fsm::{
-    Applied, Body, Change, DecodedOp, Event, Fnode, Fsm, FsmError, FsmHints, Mark, Mode, OpError,
-    OpExtent, OpReader, RecordedOp, SizeChange, Timestamp, Tree, Unfinished,
+    Applied, Body, Change, Checkpoint, DecodedOp, Event, Fnode, Fsm, FsmError, FsmHints, Mark,
+    Mode, OpError, OpExtent, OpReader, RecordedOp, SizeChange, Timestamp, Tree, Unfinished,
 };
 
 use super::{
@@ -96,6 +96,17 @@ impl Playback {
             first_later: None,
             met: None,
         })
+    }
+
+    /// Goes on from a state that was reached before, up to an offset of its log.
+    pub(crate) fn go_on(&mut self, checkpoint: Checkpoint) {
+        self.log = Arc::clone(checkpoint.fsm.log());
+        self.is_first = false;
+        self.progress.offset = checkpoint.offset;
+        self.progress.proven = checkpoint.offset;
+        self.progress.time = checkpoint.fsm.last_time();
+        self.fsm = checkpoint.fsm;
+        self.tree = checkpoint.tree;
     }
 
     /// Sets where to stop: at an offset, which may be the end of the log, and at a time.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use gazette_recoverylog_fsm::image::MemoryImage;
 use gazette_recoverylog_fsm::{
-    Applied, AttributeChange, Author, Fnode, Fsm, FsmHints, Inode, Kind, Mark, Mode, Mutation,
-    OpWriter, Place, SizeChange, Timestamp, Tree,
+    Applied, AttributeChange, Author, Checkpoint, Fnode, Fsm, FsmHints, Inode, Kind, Mark, Mode,
+    Mutation, OpWriter, Place, SizeChange, Timestamp, Tree,
 };
 
 use crate::base_reader::BaseReader;
@@ -507,7 +507,7 @@ impl Run {
             0 => &fresh,
             count => &self.hints[pick % count],
         };
-        let image = self.played(hints);
+        let image = through_checkpoint(self.played(hints));
         self.was_taken_over = true;
         let author = Author::new(self.writer.author().get() + 1).unwrap();
         self.writer = OpWriter::new(self.mode, author, LOG, image.fsm, image.tree).unwrap();
@@ -569,6 +569,10 @@ impl Run {
             );
         }
         let last = image.snapshot_without_zeros();
+        let stored = through_checkpoint(image.clone());
+        assert_eq!(stored.snapshot_without_zeros(), last);
+        assert_eq!(stored.fsm.links(), image.fsm.links());
+        assert_eq!(stored.fsm.live_nodes(), image.fsm.live_nodes());
         for hints in &self.hints {
             let of_bytes = FsmHints::decode(&hints.encode()).unwrap();
             assert_eq!(of_bytes, *hints);
@@ -599,4 +603,23 @@ fn compare_base(base: &BaseReader, expected: &Views) {
             assert!(base.links.contains_key(&[path, b"/.gzdir"].concat()));
         }
     }
+}
+
+/// The state as somebody has it who kept it as bytes.
+fn through_checkpoint(mut image: MemoryImage) -> MemoryImage {
+    let checkpoint = Checkpoint {
+        offset: 4711,
+        fsm: image.fsm.clone(),
+        tree: image.tree.clone(),
+    };
+    let Ok(bytes) = checkpoint.encode() else {
+        assert_eq!(image.tree.mode(), Mode::Compat, "native states can be said");
+        return image;
+    };
+    let cut = bytes.slice(..bytes.len() - 1);
+    assert!(Checkpoint::decode(&cut).is_err(), "a cut one is none");
+    let again = Checkpoint::decode(&bytes).unwrap();
+    assert_eq!(again.offset, 4711);
+    (image.fsm, image.tree) = (again.fsm, again.tree);
+    image
 }
