@@ -69,6 +69,14 @@ pub enum MountError {
         /// Why.
         cause: io::Error,
     },
+    /// It was to be mounted by one transport only, which cannot be used.
+    #[error("mount {}: {cause}{}", .point.display(), or_auto(.cause))]
+    Transport {
+        /// The mount point.
+        point: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
     /// Somebody uses it.
     #[error("unmount {}: it is in use; next: close its files and leave its directories (lsof, \
              fuser -m), then try again", .point.display())]
@@ -186,10 +194,24 @@ fn start<F: Filesystem>(
     };
     let place = Place { point, allowed };
     let session = Session::start(adapter, options.transport, &place);
-    session.map_err(|cause| MountError::Refused {
-        point: point.to_owned(),
-        cause,
+    session.map_err(|cause| {
+        let point = point.to_owned();
+        let is_unsupported = cause.kind() == io::ErrorKind::Unsupported;
+        if is_unsupported && options.transport == Transport::IoUring {
+            MountError::Transport { point, cause }
+        } else {
+            MountError::Refused { point, cause }
+        }
     })
+}
+
+/// What else can be done where a transport cannot be used.
+fn or_auto(cause: &io::Error) -> &'static str {
+    if cause.to_string().contains("; next: ") {
+        ", or choose --transport auto"
+    } else {
+        "; next: choose --transport auto"
+    }
 }
 
 /// Where something is mounted.

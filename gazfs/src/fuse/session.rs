@@ -42,7 +42,8 @@ pub trait Mounts {
 
 impl Session {
     /// Mounts a file system and serves it. If the kernel says that it has rings, and then does not take
-    /// them, it is mounted anew without.
+    /// them, it is mounted anew without; if nothing else was asked for, that is
+    /// [`io::ErrorKind::Unsupported`].
     pub fn start<F: Filesystem>(
         fs: F,
         transport: Transport,
@@ -92,7 +93,7 @@ impl Session {
             },
         };
         if transport == Transport::IoUring {
-            return Err(io::Error::other(why));
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         let device = Device::new(mounts.mount()?);
         shake_hands(&device, &*fs, false)?;
@@ -209,7 +210,7 @@ fn shake_hands<F: Filesystem>(
             let (major, minor) = (offer.major, offer.minor);
             let old =
                 format!("the kernel speaks FUSE {major}.{minor}, which is too old: Linux 5.4");
-            return Err(io::Error::new(io::ErrorKind::Unsupported, old));
+            return Err(io::Error::other(old));
         }
         let mut wanted = fs.init(offer.capabilities);
         if has_rings {
