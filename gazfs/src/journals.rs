@@ -13,6 +13,7 @@ mod inode;
 mod names;
 mod open;
 mod patience;
+mod pending;
 mod read;
 mod stream;
 mod tree;

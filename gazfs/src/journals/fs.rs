@@ -26,6 +26,7 @@ use super::{
     handle::Handles,
     inode::{Inode, lock},
     patience::Patience,
+    pending::Pending,
     tree::{Ino, Listed, Tree},
 };
 use crate::journals::caller::Caller;
@@ -88,7 +89,7 @@ struct Inner {
     /// Streams and watches, which end with the mount.
     tasks: TaskTracker,
     /// Appends, for which the end of the mount waits.
-    pending: TaskTracker,
+    pending: Pending,
     failed_appends: AtomicU64,
     is_away: AtomicBool,
     /// Full listings go one after the other.
@@ -159,7 +160,7 @@ impl JournalFs {
             names: Mutex::default(),
             handles: Handles::default(),
             tasks: TaskTracker::new(),
-            pending: TaskTracker::new(),
+            pending: Pending::default(),
             failed_appends: AtomicU64::new(0),
             is_away: AtomicBool::new(false),
             listing: tokio::sync::Mutex::new(()),
@@ -183,11 +184,10 @@ impl JournalFs {
         self.names().inodes.is_empty()
     }
 
-    /// Waits until all appends have ended. Returns how many failed without a caller to tell.
+    /// Waits until all appends that have begun have ended. Returns how many failed without a caller to
+    /// tell.
     pub async fn drain(&self) -> u64 {
-        self.inner.pending.close();
-        self.inner.pending.wait().await;
-        self.inner.pending.reopen();
+        self.inner.pending.settled().await;
         self.inner.failed_appends.load(Ordering::Acquire)
     }
 
@@ -216,7 +216,7 @@ impl JournalFs {
 
     /// Starts a task that the end of the mount waits for.
     pub(super) fn spawn_append(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.inner.pending.spawn_on(task, &self.inner.runtime);
+        self.inner.pending.spawn(&self.inner.runtime, task);
     }
 
     /// Counts an append as under way until the token is dropped.
