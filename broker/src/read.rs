@@ -10,7 +10,7 @@ use gazette_journal::{
     resolve::Resolution,
 };
 use gazette_protocol::{Fragment, ReadRequest, ReadResponse, Status, Validate as _};
-use gazette_stores::{ActiveStore, Store as _};
+use gazette_stores::{ActiveStore, Store as _, StoreErrorKind};
 use gazette_wal::{SpoolFile, SpoolReader};
 use tokio::{
     sync::watch,
@@ -110,7 +110,7 @@ impl Reading {
                             match then {
                                 Then::End => {}
                                 Then::Content(content) => {
-                                    let sending = self.open(&here.journal, content).await?;
+                                    let sending = self.open(&here.replica, content).await?;
                                     let Some(sending) = sending else {
                                         // It was stored meanwhile: the index knows where.
                                         here.read.take_back(*response);
@@ -250,10 +250,10 @@ impl Reading {
     /// Opens content. `None` if its spool is gone.
     async fn open(
         &mut self,
-        journal: &str,
+        replica: &Replica,
         content: Content<SpoolFile>,
     ) -> Result<Option<Sending>, tonic::Status> {
-        let at = content.begin;
+        let (journal, at) = (replica.name(), content.begin);
         let from = match &content.source {
             Source::Local(file) => match file.reader() {
                 Ok(reader) => From::Spool(reader),
@@ -270,6 +270,13 @@ impl Reading {
                 let store: Arc<ActiveStore> = self.service.stores().get(&fragment.backing_store);
                 let path = stored_path(fragment, relative_path.as_deref());
                 let opened = storage::open(&store, fragment, &path, content.begin).await;
+                if opened
+                    .as_ref()
+                    .is_err_and(|error| error.kind() == StoreErrorKind::NotFound)
+                {
+                    // Somebody pruned it since the store was listed. The next try will know.
+                    replica.list_soon();
+                }
                 From::Store(
                     Box::new(opened.map_err(|error| error::store(&error))?),
                     Bytes::new(),

@@ -327,6 +327,11 @@ impl Replica {
         self.refresh.notify_one();
     }
 
+    /// The stores hold something else than the last listing said.
+    pub(crate) fn list_soon(&self) {
+        self.refresh.notify_one();
+    }
+
     /// Drops what the listing covers from disk.
     fn drop_spools(&self, covered: Vec<(Fragment, SpoolFile)>) {
         let mut lines = self.lines();
