@@ -343,9 +343,12 @@ impl Liveness {
                 keep_size,
             } => {
                 let end = offset.saturating_add(length);
-                if !keep_size && end > file.size {
+                if !keep_size {
+                    // It may make a file longer in a replay that leaves ops out, whose size is another.
                     file.made = true;
                     self.chunks.touch_pages(fnode, 0, 0);
+                }
+                if !keep_size && end > file.size {
                     file.size = end;
                     set(&mut self.chunks, &mut file.sized, chunk);
                 }

@@ -241,6 +241,28 @@ pub fn chain(previous: u32, frame_payload: &[u8]) -> u32 {
     crc32c::crc32c_append(previous, frame_payload)
 }
 
+impl Body {
+    /// Whether it says again what the log had said before, so that the earlier op may go. It changes nothing.
+    pub fn is_repeat(&self) -> bool {
+        match self {
+            Self::Write(write) => write.rerecorded,
+            Self::Change { change, mtime, .. } => match change {
+                Change::Restated(_) => true,
+                Change::Size(SizeChange::Truncate { .. }) => mtime.is_none(),
+                Change::Size(_)
+                | Change::Attributes(_)
+                | Change::SetXattr { .. }
+                | Change::RemoveXattr { .. } => false,
+            },
+            Self::NoOp { .. }
+            | Self::Create { .. }
+            | Self::Link { .. }
+            | Self::Unlink { .. }
+            | Self::Property { .. } => false,
+        }
+    }
+}
+
 impl RecordedOp {
     /// Makes an op without time, group or mode.
     pub const fn new(seq_no: i64, checksum: u32, author: u32, body: Body) -> Self {
