@@ -1,6 +1,7 @@
 //! The program `gazfs`.
 
 mod bytes;
+mod compact;
 mod doctor;
 mod embedded;
 mod log;
@@ -9,6 +10,7 @@ mod mount;
 mod notify;
 mod options;
 mod progress;
+mod prune;
 mod record;
 mod recording_args;
 mod recover;
@@ -63,6 +65,10 @@ enum Command {
     Recover(recover::RecoverArgs),
     /// Tell what a recovery log says: the history of a recorded directory
     Log(log::LogCommandArgs),
+    /// Remove what nothing needs any more of a recovery log from its store, and keep points of it
+    Prune(prune::PruneArgs),
+    /// Make the daemon that records a log need as little of it as possible
+    Compact(compact::CompactArgs),
     /// End a mount when all that was written is acknowledged
     Umount(umount::UmountArgs),
     /// Tell how mounts are: what is not acknowledged yet, who owns the log, what went wrong
@@ -91,11 +97,13 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     let status = match command {
         Command::Umount(args) => umount::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Compact(args) => compact::run(&args),
         Command::Flush(args) => status::flush(&args),
         Command::Doctor(args) => return doctor::run(&args),
         Command::Record(args) => block_on(record::run(args)),
         Command::Recover(args) => block_on(recover::run(args)),
         Command::Log(args) => block_on(log::run(args)),
+        Command::Prune(args) => block_on(prune::run(args)),
         Command::Run(args) => {
             run::enter_namespace();
             return block_on(run::run(*args));

@@ -24,6 +24,7 @@ mod node;
 mod open;
 mod open_mode;
 mod remove;
+mod repeat;
 mod sqlite;
 mod unseen;
 mod xattr;

@@ -5,6 +5,7 @@
 //! left if it ended in order and nobody recorded since, and are rebuilt from the log otherwise.
 //! What they hold that the log never got is set aside, and told.
 
+pub(crate) mod bounded;
 mod checkpoints;
 mod compare;
 mod error;
@@ -21,6 +22,7 @@ mod xattrs;
 use std::{fs::File, os::unix::fs::PermissionsExt, path::PathBuf, sync::Arc, time::Duration};
 
 use gazette_client::Client;
+use gazette_process::TaskGroup;
 use gazette_recoverylog::{
     Source,
     fsm::Mode,
@@ -36,9 +38,11 @@ use crate::{
     work_dir::WorkDir,
 };
 
+use bounded::Cleaner;
 use checkpoints::Checkpoints;
 use log::RecorderLog;
 
+pub use bounded::Bounded;
 pub use error::{RecordingError, is_recovery_temporary};
 pub use seed::SeedError;
 pub use serve::Ended;
@@ -65,6 +69,8 @@ pub struct Options {
     pub max_pending: u64,
     /// What the log is, if it is made.
     pub template: Template,
+    /// How it is kept small.
+    pub bounded: Bounded,
 }
 
 /// When fsync returns.
@@ -116,6 +122,9 @@ pub struct Recording {
     fs: RecordedFs<RecorderLog>,
     found: Found,
     source: Source,
+    cleaner: Cleaner,
+    /// What goes on beside it.
+    tasks: TaskGroup,
     /// Who took the log over, as he says himself.
     successor: Option<String>,
     checkpoints: Option<Checkpoints>,
@@ -129,6 +138,8 @@ struct Found {
     not_restored: u64,
     /// What a person should know.
     notes: Vec<String>,
+    /// Bytes of log a second that were played, if much was.
+    rate: Option<u64>,
 }
 
 impl Recording {

@@ -4,9 +4,14 @@
 //! author register. There is no budget for their size.
 
 mod home;
+mod keeping;
+mod note;
 mod record;
 
 pub use home::{
     HintsHome, HintsHomeError, HintsPoint, HintsSummary, JournalHints, list_hints, newest_hints,
 };
+pub(crate) use keeping::needed;
+pub use keeping::{Keeping, PinError, PruneNote, append_note, keeping, pin};
+pub use note::{Note, NoteBody, Pin};
 pub use record::{HINTS_BYTES_MAX, HintsScanner, PublishedHints, RecordError, Scanned};

@@ -87,6 +87,11 @@ pub enum HistoryStanding {
 }
 
 impl HistoryEvent {
+    /// Whether it says again what the log had said before, so that the earlier op may go: no program did it.
+    pub fn is_repeat(&self) -> bool {
+        matches!(self, Self::Op(body) if body.is_repeat())
+    }
+
     /// Returns the word for it.
     pub fn name(&self) -> &'static str {
         match self {

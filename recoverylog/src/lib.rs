@@ -4,6 +4,7 @@ pub mod hints;
 pub mod history;
 pub mod journals;
 pub mod player;
+pub mod prune;
 pub mod recorder;
 
 mod claim;

@@ -15,7 +15,7 @@ use std::{
 
 use gazette_client::Client;
 use gazette_recoverylog_fsm::{
-    Author, Checkpoint, Fnode, Fsm, Mark, Mode, Mutation, OpWriter, Tree,
+    Author, Checkpoint, Fnode, Fsm, Liveness, Mark, Mode, Mutation, OpWriter, Tree,
 };
 use tokio::{
     runtime::Handle,
@@ -29,6 +29,7 @@ mod error;
 mod machine;
 mod options;
 mod outcome;
+mod repeat;
 mod rpc;
 mod shared;
 
@@ -39,8 +40,10 @@ use machine::{Machine, Now};
 pub use options::Planted;
 pub use options::{RecorderOptions, Start};
 pub use outcome::{Acked, Fault, Fence, Hold, RecorderStatus, Room, State};
+pub use repeat::RecoveryEstimate;
 use rpc::Rpcs;
 use shared::Shared;
+pub(crate) use shared::wall_clock;
 
 use crate::{
     claim::ownership,
@@ -281,7 +284,14 @@ impl Recorder {
             offset: core.machine.acked().offset,
             fsm: core.writer.fsm().clone(),
             tree: core.writer.tree().clone(),
+            liveness: core.writer.liveness().cloned(),
         })
+    }
+
+    /// The same, with what of the log is live, if that is known.
+    pub fn with_log<R>(&self, look: impl FnOnce(&Fsm, Option<&Liveness>) -> R) -> R {
+        let core = self.inner.shared.lock();
+        look(core.writer.fsm(), core.writer.liveness())
     }
 
     /// Tells how much room there is for the log, of which mutations that grow leave the reserve alone.
@@ -401,6 +411,7 @@ fn prepare(start: Start, options: &RecorderOptions) -> Result<Shared, RecorderEr
         author,
         fsm,
         tree,
+        liveness,
         root,
         write_head,
     } = start;
@@ -408,13 +419,17 @@ fn prepare(start: Start, options: &RecorderOptions) -> Result<Shared, RecorderEr
         let log = log.clone();
         RecorderError::State { log, cause }
     })?;
+    let writer = match liveness {
+        Some(liveness) => writer.with_liveness(liveness),
+        None => writer,
+    };
     let acked = Acked {
         offset: write_head,
         seq_no: writer.next_seq_no() - 1,
     };
     let machine = Machine::new(author, options.limits(), acked, Now::ZERO);
     let shared = Shared::new(&log, author, machine, writer);
-    let time = shared::wall_clock();
+    let time = wall_clock();
     let begun = shared.with(|core, now| {
         core.encode(now, |writer, out| {
             let begun = writer.begin(&root, time, out)?;

@@ -46,7 +46,8 @@ pub(super) struct LogCommandArgs {
     #[arg(long, value_name = "POINT", allow_hyphen_values = true)]
     until: Option<Point>,
 
-    /// Also what does not count: of recorders that had lost the log, and idle marks
+    /// Also what does not count: of recorders that had lost the log, idle marks, and what was
+    /// recorded again so that older parts of the log may go
     #[arg(long)]
     all: bool,
 
@@ -92,7 +93,8 @@ pub(super) async fn run(args: LogCommandArgs) -> anyhow::Result<ExitStatus> {
     let mut out = BufWriter::new(io::stdout().lock());
     while let Some(entry) = history.next().await {
         let entry = entry?;
-        if matches!(entry.event.mark(), Some(Mark::Idle)) && !args.all {
+        let is_hidden = matches!(entry.event.mark(), Some(Mark::Idle)) || entry.event.is_repeat();
+        if is_hidden && !args.all {
             continue;
         }
         let line = if args.json {

@@ -13,8 +13,9 @@ use rustix::process::geteuid;
 
 use super::{bytes::parse_bytes, options::template};
 use crate::{
+    journals::Template,
     mount::Access,
-    recording::{FsyncWaits, Options},
+    recording::{Bounded, FsyncWaits, Options, bounded::CLEAN_RATE},
     work_dir,
 };
 
@@ -102,6 +103,19 @@ pub(super) struct TuningArgs {
     /// Spec of the log if it is made, in YAML; its name is left out
     #[arg(long, value_name = "FILE")]
     spec: Option<PathBuf>,
+
+    /// Remove what nothing needs any more of the log from its store, again and again
+    #[arg(long)]
+    prune: bool,
+
+    /// Folder below which `file` stores of the brokers are, for --prune
+    #[arg(long, value_name = "DIR")]
+    store_root: Option<PathBuf>,
+
+    /// Bytes a second at most that are recorded again so that older parts of the log are not needed
+    /// any more, as long as the log does not grow faster; 0 for never
+    #[arg(long, value_name = "BYTES", default_value = "16MiB", value_parser = parse_bytes)]
+    clean_rate: u64,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -140,6 +154,9 @@ impl Default for TuningArgs {
             mode: None,
             fsync: FsyncArg::Log,
             spec: None,
+            prune: false,
+            store_root: None,
+            clean_rate: CLEAN_RATE,
         }
     }
 }
@@ -167,7 +184,15 @@ impl TuningArgs {
             },
             fail_after: self.fail_after,
             max_pending: self.max_pending,
-            template: template(self.spec.as_deref())?,
+            template: match &self.spec {
+                None => Template::of_logs(),
+                spec => template(spec.as_deref())?,
+            },
+            bounded: Bounded {
+                clean_rate: self.clean_rate,
+                prunes: self.prune,
+                store_root: self.store_root.clone(),
+            },
         })
     }
 }

@@ -79,6 +79,8 @@ async fn serve_until_end(
                 }
                 Question::Status => asked.answer(journals_status(fs, &mounted)),
                 Question::Flush => flush_for(asked, fs, ready(FlushOutcome::Done)),
+                // Journals are never compacted.
+                Question::Compact => asked.answer("{}"),
             },
         }
     }

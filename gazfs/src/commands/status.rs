@@ -47,9 +47,9 @@ pub(super) struct FlushArgs {
 }
 
 /// A daemon, and what it says of itself.
-struct Told {
-    pid: u32,
-    status: Value,
+pub(super) struct Told {
+    pub(super) pid: u32,
+    pub(super) status: Value,
 }
 
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitStatus> {
@@ -151,6 +151,32 @@ fn find(point: Option<&PathBuf>) -> anyhow::Result<Vec<Told>> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Finds the daemon on this machine that records a log. Other brokers may have logs of the same name: then only the mount
+/// tells which is meant.
+pub(super) fn recording(log: &str, point: Option<&PathBuf>) -> anyhow::Result<Told> {
+    let mut told = find(point)?;
+    told.retain(|told| {
+        text(&told.status, "log") == log && text(&told.status, "state") == "recording"
+    });
+    if told.len() > 1 {
+        let points: Vec<&str> = told
+            .iter()
+            .map(|told| text(&told.status, "mountpoint"))
+            .collect();
+        bail!(
+            "find who records {log}: logs of this name are recorded at {}; next: say which of them, \
+             too",
+            points.join(" and ")
+        );
+    }
+    told.pop().with_context(|| {
+        format!(
+            "find who records {log}: no daemon of this user does on this machine; next: try it where \
+             gazfs record or gazfs run is"
+        )
+    })
 }
 
 fn tell(pid: u32) -> io::Result<Told> {

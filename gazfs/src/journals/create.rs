@@ -37,6 +37,13 @@ impl Template {
         Ok(template)
     }
 
+    /// Returns what recovery logs are: their fragments are smaller, as a part of one that is needed keeps all of it.
+    pub fn of_logs() -> Self {
+        let mut template = Self::default();
+        template.spec.fragment.length = LOG_FRAGMENT_BYTES;
+        template
+    }
+
     /// Returns the spec of a journal of this name.
     pub fn spec_of(&self, name: &str) -> JournalSpec {
         JournalSpec {
@@ -73,6 +80,7 @@ impl Default for Template {
 /// Content that is lost from the store's point of view if the broker's disk is: a day's at most.
 const FLUSH_SECS: i64 = 24 * 3600;
 const FRAGMENT_BYTES: i64 = 256 << 20;
+const LOG_FRAGMENT_BYTES: i64 = 16 << 20;
 /// Fragments come into the store by the broker that serves them, so listing it is only for those
 /// that others put or pruned there.
 const REFRESH_SECS: i64 = 300;

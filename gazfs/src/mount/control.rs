@@ -35,6 +35,8 @@ pub enum Question {
     Status,
     /// Wait until all that was done so far is acknowledged. The answer is a [`FlushOutcome`].
     Flush,
+    /// Record again what is live in the oldest part of the log, until nothing of that is needed. The answer is JSON.
+    Compact,
 }
 
 impl fmt::Display for Question {
@@ -43,6 +45,7 @@ impl fmt::Display for Question {
             Self::Umount => "umount",
             Self::Status => "status",
             Self::Flush => "flush",
+            Self::Compact => "compact",
         })
     }
 }
@@ -55,6 +58,7 @@ impl FromStr for Question {
             "umount" => Ok(Self::Umount),
             "status" => Ok(Self::Status),
             "flush" => Ok(Self::Flush),
+            "compact" => Ok(Self::Compact),
             other => Err(io::Error::other(format!(
                 "unknown question: {}",
                 other.escape_default()
@@ -407,7 +411,12 @@ mod tests {
             let text = outcome.to_string();
             assert_eq!(text.parse::<FlushOutcome>().expect("it is one"), outcome);
         }
-        for question in [Question::Umount, Question::Status, Question::Flush] {
+        for question in [
+            Question::Umount,
+            Question::Status,
+            Question::Flush,
+            Question::Compact,
+        ] {
             let text = format!("{question}\n");
             assert_eq!(text.parse::<Question>().expect("it is one"), question);
         }

@@ -6,12 +6,13 @@ use std::{
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Instant,
 };
 
 use gazette_client::Client;
 use gazette_recoverylog::{
     Source,
-    fsm::{Checkpoint, CheckpointError, Fsm, Mode, Tree},
+    fsm::{Checkpoint, CheckpointError, Fsm, Liveness, Mode, Tree},
     player::{self, RecoverError, RecoverOptions, Recovered},
 };
 use rustix::process::geteuid;
@@ -30,6 +31,8 @@ use crate::work_dir::{Ground, Phase, State, WorkDir};
 pub(super) struct Files {
     pub(super) fsm: Fsm,
     pub(super) tree: Tree,
+    /// What of the log is live, if that is known.
+    pub(super) liveness: Option<Liveness>,
     pub(super) write_head: i64,
     /// A tree was being taken over, and not all of it was.
     pub(super) is_seed_cut: bool,
@@ -60,12 +63,14 @@ pub(super) async fn kept(work: &WorkDir, state: &State, mode: Mode) -> Option<Fi
         Ok(kept) => Some(Files {
             fsm: kept.fsm,
             tree: kept.tree,
+            liveness: kept.liveness,
             write_head: offset,
             is_seed_cut: false,
             found: Found {
                 origin: Origin::Kept,
                 not_restored: 0,
                 notes: Vec::new(),
+                rate: None,
             },
             aside: None,
             authors: None,
@@ -134,11 +139,13 @@ async fn try_follow(
         write_head: followed.checkpoint.offset,
         fsm: followed.checkpoint.fsm,
         tree: followed.checkpoint.tree,
+        liveness: followed.checkpoint.liveness,
         is_seed_cut: false,
         found: Found {
             origin: Origin::Kept,
             not_restored: 0,
             notes: Vec::new(),
+            rate: None,
         },
         aside: None,
         authors: Some(ground.authors.clone()),
@@ -175,12 +182,16 @@ pub(super) async fn rebuilt(
         ..RecoverOptions::new(&options.log, &restore)
     };
     let source = Source::Broker(client.clone());
+    let begun = Instant::now();
     let recovered = match player::recover(&source, recover).await {
         Ok(recovered) => recovered,
         Err(RecoverError::Cancelled { log, .. }) => return Err(RecordingError::Cancelled { log }),
         Err(error) => return Err(error.into()),
     };
     let notes = notes(&recovered);
+    let (bytes, millis) = (recovered.report.bytes, begun.elapsed().as_millis().max(1));
+    let rate = u64::try_from(u128::from(bytes) * 1000 / millis).ok();
+    let rate = rate.filter(|_| bytes >= RATED_BYTES);
     let aside = swap(work, may_hold_more).await?;
     let (origin, tree) = if recovered.report.ops == 0 {
         fresh_root(&work.tree())?;
@@ -191,17 +202,22 @@ pub(super) async fn rebuilt(
     Ok(Files {
         fsm: recovered.fsm,
         tree,
+        liveness: recovered.liveness,
         write_head: recovered.write_head,
         is_seed_cut: recovered.report.is_seed_cut,
         found: Found {
             origin,
             not_restored: recovered.report.not_restored_count,
             notes,
+            rate,
         },
         aside,
         authors: None,
     })
 }
+
+/// Of less, most of the time goes elsewhere.
+const RATED_BYTES: u64 = 16 << 20;
 
 fn notes(recovered: &Recovered) -> Vec<String> {
     let report = &recovered.report;

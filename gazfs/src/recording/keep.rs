@@ -15,8 +15,8 @@ use std::{
 
 use bytes::{Buf, BufMut, Bytes, TryGetError};
 use gazette_recoverylog::fsm::{
-    Body, Change, Fnode, Fsm, FsmHints, Inode, Kind, LinkName, Mode, RecordedOp, Rest, SizeChange,
-    Timestamp, Tree,
+    Body, Change, Fnode, Fsm, FsmHints, Inode, Kind, LinkName, Liveness, Mode, RecordedOp, Rest,
+    SizeChange, Timestamp, Tree,
 };
 use thiserror::Error;
 
@@ -55,10 +55,16 @@ type Stamp = (i64, i64, u64);
 pub(super) struct Kept {
     pub(super) fsm: Fsm,
     pub(super) tree: Tree,
+    pub(super) liveness: Option<Liveness>,
 }
 
 /// Writes down a state whose backing files are in `tree`, as of an offset of the log.
-pub(super) fn image(fsm: &Fsm, offset: i64, tree: &Path) -> Result<Vec<u8>, KeepError> {
+pub(super) fn image(
+    fsm: &Fsm,
+    liveness: Option<&Liveness>,
+    offset: i64,
+    tree: &Path,
+) -> Result<Vec<u8>, KeepError> {
     let rest = fsm.rest();
     let hints = fsm.hints(fsm.log()).encode();
     let mut out = Vec::new();
@@ -86,6 +92,9 @@ pub(super) fn image(fsm: &Fsm, offset: i64, tree: &Path) -> Result<Vec<u8>, Keep
         out.put_i64(nanos);
         out.put_u64(size);
     }
+    let liveness = liveness.map(Liveness::encode).unwrap_or_default();
+    out.put_u64(liveness.len() as u64);
+    out.put_slice(&liveness);
     let mut sealed = MAGIC.to_vec();
     sealed.put_u32(crc32c::crc32c(&out));
     sealed.append(&mut out);
@@ -124,6 +133,13 @@ pub(super) fn keep(image: &[u8], offset: i64, tree: &Path) -> Result<Kept, KeepE
         );
         stamps.insert(fnode, stamp);
     }
+    let length = rest.try_get_u64()?;
+    let liveness = match take(&mut rest, length)? {
+        [] => None,
+        liveness => Some(
+            Liveness::decode(liveness).map_err(|_| KeepError::Image("what is live in the log"))?,
+        ),
+    };
     let names = paths(&links)?;
     let built = build(&names, &links, &stamps, tree)?;
     let rest = Rest {
@@ -132,7 +148,11 @@ pub(super) fn keep(image: &[u8], offset: i64, tree: &Path) -> Result<Kept, KeepE
         next_checksum,
     };
     let fsm = Fsm::resume(&hints, rest).map_err(|_| KeepError::Image("its state"))?;
-    Ok(Kept { fsm, tree: built })
+    Ok(Kept {
+        fsm,
+        tree: built,
+        liveness,
+    })
 }
 
 /// Builds names and attributes of files that are as they were.
@@ -333,7 +353,7 @@ fn take<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], KeepError> {
     Ok(taken)
 }
 
-const MAGIC: &[u8] = b"gazfs image 1\n";
+const MAGIC: &[u8] = b"gazfs image 2\n";
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use gazette_client::Client;
+use gazette_process::TaskGroup;
 use gazette_recoverylog::{
     Source,
     fsm::{Author, Inode, Kind, Mark, Mode, Timestamp},
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Options, Origin, Progress, Recording, RecordingError,
+    bounded::Cleaner,
     checkpoints::Checkpoints,
     files::{Files, followed, kept, rebuilt},
     log::{RecorderLog, is_final},
@@ -109,7 +111,11 @@ pub(super) async fn start(
     });
     let log = RecorderLog::new(recorder.clone(), options.fsync, pulse.ok());
     let fs = RecordedFs::start(log.clone(), &work.tree())?;
+    let tasks = TaskGroup::new(&CancellationToken::new());
+    let cleaner = Cleaner::new(&recorder, &fs, &options, tasks.token());
     let mut recording = Recording {
+        cleaner,
+        tasks,
         found,
         source: Source::Broker(client.clone()),
         successor: None,
@@ -127,6 +133,7 @@ pub(super) async fn start(
         let (recorder, work) = (recording.recorder.clone(), Arc::clone(&recording.work));
         recording.checkpoints = Some(Checkpoints::start(recorder, work));
     }
+    recording.keep_bounded(client);
     let host = rustix::system::uname();
     let who = format!(
         "gazfs {} on {}, process {}, at {}",
@@ -231,6 +238,7 @@ async fn take_over(
         author,
         fsm: files.fsm.clone(),
         tree: files.tree.clone(),
+        liveness: files.liveness.clone(),
         root,
         write_head: files.write_head,
     };

@@ -80,6 +80,7 @@ impl Recording {
                     },
                     Question::Status => asked.answer(self.status()),
                     Question::Flush => self.on_flushed(move |outcome| asked.answer(outcome)),
+                    Question::Compact => self.compact_for(asked),
                 },
             }
         };
@@ -121,6 +122,15 @@ impl Recording {
         });
     }
 
+    /// Answers when the log spans hardly more than what is live.
+    pub(crate) fn compact_for(&self, mut asked: Asked) {
+        let cleaner = self.cleaner.clone();
+        self.tasks.spawn("compact", async move {
+            asked.answer(cleaner.compact().await);
+            Ok(())
+        });
+    }
+
     /// Unmounts also if somebody uses the mount, as the process ends now.
     pub(crate) async fn unmount(&self, mounted: &Mounted) {
         let unmounted = match mounted.unmount().await {
@@ -140,6 +150,10 @@ impl Recording {
 
     /// Waits until the log has all, in bounded time, and tells whoever asked for the end.
     pub(crate) async fn end_for(mut self, mut asked: Option<Asked>) -> Ended {
+        self.tasks.cancel();
+        if let Err(error) = self.tasks.clone().join(TASKS_PATIENCE).await {
+            tracing::warn!(err = %error, "the log was not kept small to the end");
+        }
         if let Some(checkpoints) = self.checkpoints.take() {
             checkpoints.end().await;
         }
@@ -182,7 +196,9 @@ impl Recording {
         let image = blocking(move || {
             let root = File::open(&tree).map_err(|error| error.to_string())?;
             syncfs(&root).map_err(|error| error.to_string())?;
-            Ok::<_, String>(recorder.with_fsm(|fsm| keep::image(fsm, acked.offset, &tree)))
+            Ok::<_, String>(
+                recorder.with_log(|fsm, liveness| keep::image(fsm, liveness, acked.offset, &tree)),
+            )
         });
         match image.await? {
             Ok(image) => self
@@ -229,6 +245,8 @@ async fn successor(source: &Source, log: &str, fence: Fence) -> Option<String> {
 
 /// How long the name of a successor is looked for. Nobody is answered meanwhile.
 const SUCCESSOR_PATIENCE: Duration = Duration::from_secs(2);
+/// How long what goes on beside a recording may take to end.
+const TASKS_PATIENCE: Duration = Duration::from_secs(2);
 const SUCCESSOR_RETRY: Duration = Duration::from_millis(200);
 
 /// Waits for what is still to come, once.

@@ -1,14 +1,15 @@
 //! How a recording is, for people and programs.
 
-use gazette_recoverylog::{fsm::LiveNode, recorder::State};
+use gazette_recoverylog::recorder::State;
 use serde_json::{Value, json};
 
-use super::{FsyncWaits, Recording};
+use super::{FsyncWaits, Recording, bounded};
 
 impl Recording {
     /// Tells how it is.
     pub(crate) fn status(&self) -> Value {
         let status = self.recorder.status();
+        let estimate = self.recorder.estimate();
         let (state, detail) = match &status.state {
             State::Recording => ("recording", None),
             State::Stalled { error, .. } => ("stalled", Some(error.to_string())),
@@ -39,7 +40,11 @@ impl Recording {
             "lag_seconds": status.oldest_pending.unwrap_or_default().as_secs_f64(),
             "acked_offset": status.acked.offset,
             "hints_offset": status.hints_offset,
-            "recovery_bytes": self.recovery_bytes(),
+            "live_bytes": estimate.live_bytes,
+            "log_bytes_needed": estimate.span_bytes,
+            "log_needed_from": estimate.horizon,
+            "recovery_bytes": estimate.read_bytes,
+            "recovery_seconds": bounded::seconds(&estimate, self.found.rate),
             "work": self.work.path().to_string_lossy(),
             "fsync": match self.options.fsync {
                 FsyncWaits::ForLog => "log",
@@ -50,25 +55,5 @@ impl Recording {
             // Always there, so that whoever asks need not know whether there was one.
             "last_error": last_error.unwrap_or_else(|| "none".to_owned()),
         })
-    }
-
-    /// What a recovery would read now: the parts of the log that live files need, and what comes
-    /// after them.
-    fn recovery_bytes(&self) -> u64 {
-        let end = self.recorder.acked().offset;
-        let mut ranges: Vec<(i64, i64)> = self.recorder.with_fsm(|fsm| {
-            let segments = fsm.live_nodes().values().flat_map(LiveNode::segments);
-            segments
-                .map(|segment| (segment.first_offset, segment.last_offset))
-                .collect()
-        });
-        ranges.sort_unstable();
-        let (mut bytes, mut reached) = (0, 0);
-        for (begin, past) in ranges {
-            let begin = begin.max(reached);
-            bytes += (past - begin).max(0);
-            reached = reached.max(past);
-        }
-        (bytes + (end - reached).max(0)).unsigned_abs()
     }
 }

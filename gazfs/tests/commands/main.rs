@@ -6,6 +6,7 @@
     reason = "a test that is skipped must say so where people look"
 )]
 
+mod bounded;
 mod harness;
 mod life;
 mod owners;

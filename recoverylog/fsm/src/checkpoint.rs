@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::{Buf, BufMut, Bytes, BytesMut, TryGetError};
 
 use crate::op::{Body, Change, LinkName, Mode, RecordedOp};
-use crate::{Event, Fnode, Fsm, FsmHints, OpReader, Rest, SizeChange, Tree, Unfinished};
+use crate::{Event, Fnode, Fsm, FsmHints, Liveness, OpReader, Rest, SizeChange, Tree, Unfinished};
 
 /// The state of a `native` log up to an offset.
 #[derive(Debug, Clone)]
@@ -16,6 +16,8 @@ pub struct Checkpoint {
     pub fsm: Fsm,
     /// Names and attributes.
     pub tree: Tree,
+    /// What of the log is live, if that is known.
+    pub liveness: Option<Liveness>,
 }
 
 /// Why bytes are no checkpoint, or a state cannot be one.
@@ -39,7 +41,12 @@ impl From<TryGetError> for CheckpointError {
 impl Checkpoint {
     /// Returns it as bytes, which only this version reads.
     pub fn encode(&self) -> Result<Bytes, CheckpointError> {
-        let Self { offset, fsm, tree } = self;
+        let Self {
+            offset,
+            fsm,
+            tree,
+            liveness,
+        } = self;
         let is_whole = fsm.hinted_segments().is_empty() && tree.orphans().is_empty();
         if !is_whole || tree.mode() != Mode::Native {
             return Err(CheckpointError::Unsayable);
@@ -59,6 +66,9 @@ impl Checkpoint {
             out.put_u32_le(length);
             out.put_slice(&at.path);
         }
+        let liveness = liveness.as_ref().map(Liveness::encode).unwrap_or_default();
+        out.put_u64_le(liveness.len() as u64);
+        out.put_slice(&liveness);
         for fnode in tree.fnodes() {
             let size = tree.attributes(fnode).map_or(0, |known| known.size);
             let restated = tree.restated(fnode);
@@ -96,6 +106,12 @@ impl Checkpoint {
             let path = Bytes::copy_from_slice(&take(&mut rest, length.into())?);
             links.insert(LinkName { parent, path }, fnode);
         }
+        let length = rest.try_get_u64_le()?;
+        let live = take(&mut rest, length)?;
+        let liveness = match &live[..] {
+            [] => None,
+            live => Some(Liveness::decode(live).map_err(|_| damaged())?),
+        };
         let kept = Rest {
             links,
             next_seq_no,
@@ -105,6 +121,7 @@ impl Checkpoint {
             offset,
             fsm: Fsm::resume(&hints, kept).map_err(|_| damaged())?,
             tree: tree(rest)?,
+            liveness,
         })
     }
 }
@@ -176,4 +193,4 @@ fn take(rest: &mut Bytes, length: u64) -> Result<Bytes, CheckpointError> {
     Ok(rest.split_to(length))
 }
 
-const MAGIC: &[u8] = b"gazette checkpoint 1\n";
+const MAGIC: &[u8] = b"gazette checkpoint 2\n";

@@ -264,7 +264,8 @@ pub async fn newest_hints(
         let mut scan = Scan::new(source, &survey, begin);
         while let Some(scanned) = scan.next().await? {
             match scanned {
-                Scanned::Record(hints) => {
+                Scanned::Note { .. } => {}
+                Scanned::Record { hints, .. } => {
                     let is_newer = newest
                         .as_ref()
                         .is_none_or(|newest| hints.offset >= newest.offset);
@@ -303,7 +304,7 @@ pub async fn list_hints(source: &Source, log: &str) -> Result<Vec<HintsSummary>,
     let mut summaries = Vec::new();
     let mut scan = Scan::new(source, &survey, 0);
     while let Some(scanned) = scan.next().await? {
-        if let Scanned::Record(hints) = scanned {
+        if let Scanned::Record { hints, .. } = scanned {
             summaries.push(HintsSummary {
                 author: hints.author,
                 offset: hints.offset,
@@ -315,7 +316,7 @@ pub async fn list_hints(source: &Source, log: &str) -> Result<Vec<HintsSummary>,
     Ok(summaries)
 }
 
-async fn survey(
+pub(super) async fn survey(
     source: &Source,
     journal: &str,
 ) -> Result<Option<crate::source::Survey>, SourceError> {
@@ -327,14 +328,14 @@ async fn survey(
 }
 
 /// A scan of the journal, from an offset to its end.
-struct Scan {
+pub(super) struct Scan {
     reader: LogReader,
     scanner: HintsScanner,
     ended: bool,
 }
 
 impl Scan {
-    fn new(source: &Source, survey: &crate::source::Survey, begin: i64) -> Self {
+    pub(super) fn new(source: &Source, survey: &crate::source::Survey, begin: i64) -> Self {
         Self {
             reader: LogReader::new(source, survey, [(begin, survey.head)], PARALLEL),
             scanner: HintsScanner::new(begin),
@@ -342,7 +343,7 @@ impl Scan {
         }
     }
 
-    async fn next(&mut self) -> Result<Option<Scanned>, SourceError> {
+    pub(super) async fn next(&mut self) -> Result<Option<Scanned>, SourceError> {
         loop {
             if let Some(scanned) = self.scanner.next_record() {
                 return Ok(Some(scanned));

@@ -1,4 +1,6 @@
-//! A publication of hints as bytes.
+//! What a journal of hints holds, as bytes: publications of hints, and notes of what must stay.
+//!
+//! A publication:
 //!
 //! | bytes | what |
 //! |---|---|
@@ -17,6 +19,8 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use gazette_recoverylog_fsm::{Author, FsmHints, HintsError, Timestamp};
+
+use super::note::{self, Note};
 
 /// Hints, and what they are hints of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +58,12 @@ pub enum RecordError {
     /// The hints are none.
     #[error(transparent)]
     Hints(#[from] HintsError),
+    /// It says something that this version does not know.
+    #[error("it is of a kind that is not known here: {0}")]
+    Kind(u8),
+    /// A name is none.
+    #[error("its name is not one")]
+    Name,
 }
 
 /// Most bytes that hints may have: those of some five million files.
@@ -127,8 +137,24 @@ impl PublishedHints {
 /// What a scan of a journal of hints comes upon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scanned {
-    /// A record.
-    Record(PublishedHints),
+    /// Hints.
+    Record {
+        /// Where the record lies in the journal: its first byte.
+        begin: i64,
+        /// And behind its last one.
+        end: i64,
+        /// The hints.
+        hints: PublishedHints,
+    },
+    /// A note.
+    Note {
+        /// Where the record lies in the journal: its first byte.
+        begin: i64,
+        /// And behind its last one.
+        end: i64,
+        /// The note.
+        note: Note,
+    },
     /// One that cannot be read. The scan goes on behind its magic word.
     Damaged {
         /// Where it begins in the journal.
@@ -169,32 +195,40 @@ impl HintsScanner {
     /// Returns what is found next, or `None` if more bytes are needed.
     pub fn next_record(&mut self) -> Option<Scanned> {
         self.skip_junk();
-        if self.held.len() < HEADER_BYTES {
+        let is_note = self.held.starts_with(&note::MAGIC);
+        let header = if is_note { COVERED_FROM } else { HEADER_BYTES };
+        if self.held.len() < header {
             return None;
         }
-        let offset = self.offset;
+        let begin = self.offset;
+        let damaged = |error| Scanned::Damaged {
+            offset: begin,
+            error,
+        };
         let length = (&self.held[MAGIC.len()..]).get_u32_le();
         if length > HINTS_BYTES_MAX {
             self.advance(1);
-            let error = RecordError::TooLong(length);
-            return Some(Scanned::Damaged { offset, error });
+            return Some(damaged(RecordError::TooLong(length)));
         }
-        let whole = HEADER_BYTES + length as usize;
+        let whole = header + length as usize;
         if self.held.len() < whole {
             return None;
         }
         let record = Bytes::copy_from_slice(&self.held[..whole]);
-        let decoded = PublishedHints::decode(record);
-        self.advance(if decoded.is_ok() { whole } else { 1 });
-        Some(match decoded {
-            Ok(record) => Scanned::Record(record),
-            Err(error) => Scanned::Damaged { offset, error },
-        })
+        let end = begin.saturating_add_unsigned(whole as u64);
+        let scanned = if is_note {
+            Note::decode(record).map(|note| Scanned::Note { begin, end, note })
+        } else {
+            PublishedHints::decode(record).map(|hints| Scanned::Record { begin, end, hints })
+        };
+        self.advance(if scanned.is_ok() { whole } else { 1 });
+        Some(scanned.unwrap_or_else(damaged))
     }
 
     /// Says where a record begins that the end of the bytes cuts short, if one is.
     pub fn unfinished(&self) -> Option<i64> {
-        self.held.starts_with(&MAGIC).then_some(self.offset)
+        let is_begun = self.held.starts_with(&MAGIC) || self.held.starts_with(&note::MAGIC);
+        is_begun.then_some(self.offset)
     }
 
     /// Gives up on the record that is cut short, and looks behind its magic word.
@@ -214,7 +248,7 @@ impl HintsScanner {
         let is_beginning = |at: &usize| {
             let rest = &self.held[*at..];
             let word = &rest[..rest.len().min(MAGIC.len())];
-            MAGIC.starts_with(word)
+            MAGIC.starts_with(word) || note::MAGIC.starts_with(word)
         };
         let junk = (0..self.held.len()).find(is_beginning);
         self.advance(junk.unwrap_or(self.held.len()));

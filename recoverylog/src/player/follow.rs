@@ -102,6 +102,7 @@ pub async fn follow(
             offset: end,
             fsm: playback.fsm,
             tree: playback.tree,
+            liveness: playback.liveness,
         },
     })
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gazette_recoverylog_fsm::{
-    Applied, Body, Change, Checkpoint, DecodedOp, Event, Fnode, Fsm, FsmError, FsmHints, Mark,
-    Mode, OpError, OpExtent, OpReader, RecordedOp, SizeChange, Timestamp, Tree, Unfinished,
+    Applied, Body, Change, Checkpoint, DecodedOp, Event, Fnode, Fsm, FsmError, FsmHints, Liveness,
+    Mark, Mode, OpError, OpExtent, OpReader, RecordedOp, SizeChange, Timestamp, Tree, Unfinished,
 };
 
 use super::{
@@ -21,6 +21,8 @@ use crate::image::{BuildOptions, Built, Image, ImageError};
 pub(crate) struct Playback {
     pub(super) fsm: Fsm,
     pub(super) tree: Tree,
+    /// What of the log is live, for the recorder that goes on; a look at the history needs it not.
+    pub(super) liveness: Option<Liveness>,
     /// Where content goes; a look at the history has none.
     pub(super) image: Option<Image>,
     pub(super) progress: Reached,
@@ -81,6 +83,7 @@ impl Playback {
             log: Arc::clone(fsm.log()),
             fsm,
             tree,
+            liveness: image.is_some().then(Liveness::new),
             image,
             progress: Reached::default(),
             reader: OpReader::new(0),
@@ -107,6 +110,7 @@ impl Playback {
         self.progress.time = checkpoint.fsm.last_time();
         self.fsm = checkpoint.fsm;
         self.tree = checkpoint.tree;
+        self.liveness = checkpoint.liveness;
     }
 
     /// Sets where to stop: at an offset, which may be the end of the log, and at a time.
@@ -302,6 +306,9 @@ impl Playback {
         let standing = match self.fsm.apply(op, decoded.next_checksum, extent) {
             Ok(applied) => {
                 self.applied(decoded, applied)?;
+                if let Some(liveness) = &mut self.liveness {
+                    liveness.apply(op, applied, extent);
+                }
                 match applied {
                     Applied::Applied => Standing::Live,
                     Applied::NotTracked => Standing::Untracked,

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use gazette_recoverylog_fsm::{Author, Fsm, Mode, Timestamp, Tree};
+use gazette_recoverylog_fsm::{Author, Fsm, Liveness, Mode, Timestamp, Tree};
 
 use super::reached::Skipped;
 use crate::image::NotRestored;
@@ -20,6 +20,9 @@ pub struct Recovered {
     pub fsm: Fsm,
     /// Names and attributes.
     pub tree: Tree,
+    /// What of the log is live. A recorder that goes on with it leaves the rest out of hints. `None` for
+    /// logs of mode `compat`.
+    pub liveness: Option<Liveness>,
     /// Where the log ended when it was read, or the point if that is before it. All of it up to there was
     /// played, or skipped as the report says.
     pub write_head: i64,

@@ -159,6 +159,9 @@ impl Player {
                 .or(self.start.mode)
                 .or_else(|| (reached.ops > 0).then(|| playback.tree.mode())),
             path: built.path,
+            liveness: playback
+                .liveness
+                .filter(|_| playback.tree.mode() == Mode::Native),
             fsm: playback.fsm,
             tree: playback.tree,
             write_head: self.start.head,

@@ -35,6 +35,8 @@ pub(crate) struct Start {
     pub(crate) head: i64,
     pub(crate) is_head_exact: bool,
     pub(crate) is_head: bool,
+    /// Where the hinted segments end.
+    last_hinted: Option<i64>,
 }
 
 /// Looks at a log, chooses hints, and plans what is read.
@@ -46,7 +48,7 @@ pub(crate) async fn find(
 ) -> Result<Start, RecoverError> {
     let mode = check_content_type(source, log).await?;
     let survey = source.survey(log).await?;
-    let (head, is_head_exact) = (survey.head, survey.is_head_exact);
+    let head = survey.head;
     let limit = match point {
         Point::Head | Point::Time(_) => head,
         Point::Offset(offset) if offset > head => {
@@ -64,17 +66,61 @@ pub(crate) async fn find(
         // Hints may be stored sooner than what they tell of. Older ones do.
         chosen = choose(source, log, Point::Offset(head), choice).await?;
     }
+    let mut tries = 1;
+    loop {
+        let hinted_to = chosen.offset;
+        let start = plan_with(source, log, chosen, mode, &survey, limit).await?;
+        let last = start.last_hinted;
+        let Some(missing) = start.missing(log, last) else {
+            return Ok(start);
+        };
+        // Others may have published hints of a state from before something was pruned.
+        if missing.needed_by == NeededBy::Hints
+            && matches!(choice, HintsChoice::Newest)
+            && hinted_to > 0
+            && tries < TRIES_MAX
+        {
+            tries += 1;
+            let older = choose(source, log, Point::Offset(hinted_to - 1), choice).await?;
+            if older.offset > 0 {
+                tracing::warn!(
+                    log,
+                    offset = hinted_to,
+                    "hints need what is gone; older ones are tried"
+                );
+                chosen = older;
+                continue;
+            }
+        }
+        let nearest = nearest(source, log, limit, hinted_to, &missing, &start).await?;
+        return Err(RecoverError::Missing(Box::new(Missing {
+            nearest,
+            ..missing
+        })));
+    }
+}
+
+/// Plans a playback with hints.
+async fn plan_with(
+    source: &Source,
+    log: &str,
+    chosen: Chosen,
+    mode: Option<Mode>,
+    survey: &Survey,
+    limit: i64,
+) -> Result<Start, RecoverError> {
     let Chosen {
         hints,
         hints_use,
-        offset: hinted_to,
+        offset: _,
         time,
     } = chosen;
+    let (head, is_head_exact) = (survey.head, survey.is_head_exact);
     let mode = match mode.or(hints.mode) {
         Some(mode) => Some(mode),
-        None => first_mode(source, &survey).await,
+        None => first_mode(source, survey).await,
     };
-    let mut surveys = BTreeMap::from([(Arc::from(log), survey)]);
+    let mut surveys = BTreeMap::from([(Arc::from(log), survey.clone())]);
     let fsm = Fsm::new(&hints).map_err(|cause| fault(log, cause.into()))?;
     for segment in fsm.hinted_segments().iter() {
         if !surveys.contains_key(&segment.log) {
@@ -96,7 +142,8 @@ pub(crate) async fn find(
             },
         )
     })?;
-    let start = Start {
+    Ok(Start {
+        last_hinted: fsm.hinted_segments().last().map(|last| last.last_offset),
         hints,
         hints_use,
         time,
@@ -107,15 +154,7 @@ pub(crate) async fn find(
         head: limit,
         is_head_exact,
         is_head: limit == head,
-    };
-    if let Some(missing) = start.missing(log, fsm.hinted_segments().last().map(|s| s.last_offset)) {
-        let nearest = nearest(source, log, limit, hinted_to, &missing, &start).await?;
-        return Err(RecoverError::Missing(Box::new(Missing {
-            nearest,
-            ..missing
-        })));
-    }
-    Ok(start)
+    })
 }
 
 impl Start {
@@ -315,6 +354,9 @@ fn fault(log: &str, cause: HintsFault) -> RecoverError {
         cause: Box::new(cause),
     }
 }
+
+/// How many sets of hints are tried.
+const TRIES_MAX: u32 = 8;
 
 /// Enough for the first op of a log.
 const FIRST_BYTES: i64 = 4096;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gazette_recoverylog_fsm::{Author, Fsm, Inode, Mode, Tree};
+use gazette_recoverylog_fsm::{Author, Fsm, Inode, Liveness, Mode, Tree};
 
 use super::machine::Limits;
 
@@ -24,8 +24,11 @@ pub struct RecorderOptions {
     /// How long a broker's answer is waited for, besides the time that content takes, before it is found
     /// out what became of the append.
     pub answer_within: Duration,
-    /// Bytes of log after which hints are published.
+    /// Bytes of log after which hints are published, at the latest. Where a quarter of the live size is less, that
+    /// counts, if it is [`hints_at_least_bytes`](Self::hints_at_least_bytes).
     pub hints_every_bytes: u64,
+    /// Bytes of log that are worth hints, however little is live.
+    pub hints_at_least_bytes: u64,
     /// Time after which hints are published, if anything was recorded.
     pub hints_every: Duration,
     /// How long the start tries to claim the log.
@@ -56,7 +59,8 @@ impl Default for RecorderOptions {
             fail_after: None,
             idle_mark: Some(Duration::from_secs(1)),
             answer_within: Duration::from_secs(10),
-            hints_every_bytes: 64 << 20,
+            hints_every_bytes: 1 << 30,
+            hints_at_least_bytes: 8 << 20,
             hints_every: Duration::from_mins(5),
             start_within: Duration::from_mins(1),
             stop_within: Duration::from_secs(30),
@@ -75,6 +79,7 @@ impl RecorderOptions {
             fail_after: self.fail_after,
             idle: self.idle_mark,
             hints_every_bytes: self.hints_every_bytes,
+            hints_at_least_bytes: self.hints_at_least_bytes,
             hints_every: self.hints_every,
             stop_within: self.stop_within,
         }
@@ -94,6 +99,9 @@ pub struct Start {
     pub fsm: Fsm,
     /// Names and attributes.
     pub tree: Tree,
+    /// What of the log is live, if that is known. Without it, hints leave nothing out, and nothing of what
+    /// is there can be cleaned.
+    pub liveness: Option<Liveness>,
     /// The root directory's own inode, which is recorded where the log has none.
     pub root: Inode,
     /// Offset up to which the log was read. If the log has grown since, the start fails.
@@ -114,6 +122,7 @@ impl Start {
             author,
             fsm: Fsm::of_log(log)?,
             tree: Tree::new(mode),
+            liveness: None,
             root,
             write_head: 0,
         })

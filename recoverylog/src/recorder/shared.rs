@@ -46,6 +46,8 @@ pub(super) struct Core {
     pub(super) call: Option<Call>,
     /// Hints that the task is to publish.
     pub(super) publish: Option<PublishedHints>,
+    /// What a recovery by hints reads up to where they tell of, by that offset: the latest ones.
+    pub(super) hinted: VecDeque<(i64, u64)>,
     /// Until when the task sleeps; `None` if it does not.
     pub(super) sleeps_until: Option<Now>,
     /// What was told last by `Shared::state`.
@@ -112,6 +114,7 @@ impl Shared {
                 barriers: BTreeMap::new(),
                 call: None,
                 publish: None,
+                hinted: VecDeque::new(),
                 sleeps_until: None,
                 told: State::Recording,
                 #[cfg(any(test, feature = "test-util"))]
@@ -327,6 +330,9 @@ impl Core {
                     if let Err(error) = self.writer.acknowledged(begin) {
                         self.machine.handle_diverged(error.to_string().into());
                     }
+                    if let Some(liveness) = self.writer.liveness() {
+                        self.machine.handle_live_bytes(liveness.live_bytes());
+                    }
                 }
                 Output::Answer { barrier, result } => {
                     if let Some(callback) = self.barriers.remove(&barrier) {
@@ -337,7 +343,9 @@ impl Core {
                     self.mark(now, Mark::Claim);
                 }
                 Output::PublishHints => {
-                    self.publish = Some(self.hints());
+                    let hints = self.hints();
+                    self.note_hinted(&hints);
+                    self.publish = Some(hints);
                     after.wakes = true;
                 }
                 Output::Report(fault) => {
@@ -435,7 +443,7 @@ fn shrinks(mutation: &Mutation<'_>) -> bool {
 }
 
 /// The time, as logs tell it.
-pub(super) fn wall_clock() -> Timestamp {
+pub(crate) fn wall_clock() -> Timestamp {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

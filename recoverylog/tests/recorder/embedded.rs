@@ -56,6 +56,7 @@ async fn recovered(client: &Client, to: &Path, number: u32) -> Start {
         author: author(number),
         fsm: recovered.fsm,
         tree: recovered.tree,
+        liveness: recovered.liveness,
         root: inode(Kind::Directory),
         write_head: recovered.write_head,
     }

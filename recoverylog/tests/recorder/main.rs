@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod bounded;
 mod embedded;
 mod fence;
 mod random;

@@ -71,6 +71,7 @@ pub(crate) fn recovered(broker: &FakeBroker, number: u32) -> Start {
         author: author(number),
         fsm,
         tree,
+        liveness: None,
         root: inode(Kind::Directory),
         write_head,
     }

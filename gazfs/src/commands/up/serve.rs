@@ -66,6 +66,7 @@ impl House {
                         asked.answer(status);
                     }
                     Question::Flush => self.flush_for(asked),
+                    Question::Compact => self.recording.compact_for(asked),
                 },
             }
         };

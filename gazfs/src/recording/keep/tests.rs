@@ -61,7 +61,7 @@ fn left() -> (TempDir, Fsm, Tree) {
 #[test]
 fn what_was_left_is_kept_with_all_its_names() {
     let (temp, fsm, tree) = left();
-    let bytes = image(&fsm, 70, temp.path()).expect("an image");
+    let bytes = image(&fsm, None, 70, temp.path()).expect("an image");
     let kept = keep(&bytes, 70, temp.path()).expect("it is as it was");
     assert_eq!(kept.fsm.links(), fsm.links());
     assert_eq!(kept.fsm.live_nodes(), fsm.live_nodes());
@@ -92,7 +92,7 @@ fn nothing_is_kept_if_anything_changed() {
     ];
     for (nth, spoil) in spoils.into_iter().enumerate() {
         let (temp, fsm, _) = left();
-        let bytes = image(&fsm, 70, temp.path()).expect("an image");
+        let bytes = image(&fsm, None, 70, temp.path()).expect("an image");
         // The kernel's clock for files ticks some hundred times a second.
         std::thread::sleep(std::time::Duration::from_millis(20));
         spoil(temp.path());
@@ -103,7 +103,7 @@ fn nothing_is_kept_if_anything_changed() {
 #[test]
 fn a_damaged_image_is_none() {
     let (temp, fsm, _) = left();
-    let bytes = image(&fsm, 70, temp.path()).expect("an image");
+    let bytes = image(&fsm, None, 70, temp.path()).expect("an image");
     assert!(keep(&bytes, 71, temp.path()).is_err());
     for at in 0..bytes.len() {
         assert!(keep(&bytes[..at], 70, temp.path()).is_err());

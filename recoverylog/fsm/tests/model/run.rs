@@ -611,6 +611,7 @@ fn through_checkpoint(mut image: MemoryImage) -> MemoryImage {
         offset: 4711,
         fsm: image.fsm.clone(),
         tree: image.tree.clone(),
+        liveness: None,
     };
     let Ok(bytes) = checkpoint.encode() else {
         assert_eq!(image.tree.mode(), Mode::Compat, "native states can be said");

@@ -45,9 +45,15 @@ fn a_changed_byte_is_noticed_and_later_records_are_found() {
         }
         let records: Vec<_> = found
             .iter()
-            .filter(|scanned| matches!(scanned, Scanned::Record(_)))
+            .filter(|scanned| matches!(scanned, Scanned::Record { .. }))
             .collect();
-        assert_eq!(records, [&Scanned::Record(second.clone())], "byte {at}");
+        let begin = 100 + i64::try_from(first.len()).unwrap();
+        let second = Scanned::Record {
+            begin,
+            end: 100 + i64::try_from(bytes.len()).unwrap(),
+            hints: second.clone(),
+        };
+        assert_eq!(records, [&second], "byte {at}");
     }
 }
 
@@ -96,7 +102,7 @@ proptest! {
             let end = (at + sizes.next().unwrap()).min(bytes.len());
             scanner.feed(10 + i64::try_from(at).unwrap(), &bytes[at..end]);
             while let Some(scanned) = scanner.next_record() {
-                if let Scanned::Record(record) = scanned {
+                if let Scanned::Record { hints: record, .. } = scanned {
                     found.push(record);
                 }
             }

@@ -22,8 +22,10 @@ pub(crate) struct Limits {
     pub(crate) fail_after: Option<Duration>,
     /// How long the log is left alone before it is looked at whether it is still ours.
     pub(crate) idle: Option<Duration>,
-    /// Bytes after which hints are published.
+    /// Bytes after which hints are published at the latest.
     pub(crate) hints_every_bytes: u64,
+    /// Bytes after which hints are published at the earliest.
+    pub(crate) hints_at_least_bytes: u64,
     /// Time after which hints are published, if anything was recorded.
     pub(crate) hints_every: Duration,
     /// How long the end waits for what is pending.

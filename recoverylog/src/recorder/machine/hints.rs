@@ -7,6 +7,8 @@ use super::{Machine, Now, Output, Phase};
 /// What is known about hints.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
+    /// The live size, if it is known.
+    pub(super) live_bytes: Option<u64>,
     /// Offset up to which published hints tell of the log.
     pub(super) offset: Option<i64>,
     /// When they were published.
@@ -65,7 +67,7 @@ impl Machine {
             None => true,
             Some(offset) => {
                 let news = self.acked.offset.saturating_sub(offset);
-                news.max(0).cast_unsigned() >= self.limits.hints_every_bytes
+                news.max(0).cast_unsigned() >= self.hints_every_bytes()
             }
         };
         let at = if is_due || (is_ending && self.batches.is_empty()) {
@@ -75,6 +77,20 @@ impl Machine {
         };
         let retry_at = hints.retry_at.filter(|_| !is_ending);
         Some(at.max(retry_at.unwrap_or(Now::ZERO)))
+    }
+
+    /// Notes how large what is live is.
+    pub(crate) fn handle_live_bytes(&mut self, bytes: u64) {
+        self.hints.live_bytes = Some(bytes);
+    }
+
+    /// What a recovery reads besides what is live is mostly what came after the hints.
+    fn hints_every_bytes(&self) -> u64 {
+        let most = self.limits.hints_every_bytes;
+        match self.hints.live_bytes {
+            Some(live) => (live / 4).max(self.limits.hints_at_least_bytes).min(most),
+            None => most,
+        }
     }
 
     pub(super) fn advance_hints(&mut self, now: Now) {
