@@ -1,8 +1,10 @@
 //! What a recorder does next. No I/O and no clock: what happened comes in by the `handle_*` methods,
 //! with the time, and what to do comes out of [`Machine::poll_output`].
 //!
-//! One RPC is under way at a time. An op that finds none under way leaves at once, as a batch of its
-//! own; ops that come while one is under way gather in the batches behind it. Each append says at which
+//! One RPC is under way at a time; ops that come meanwhile gather in the batches behind it. An op that
+//! somebody waits for, by a barrier, leaves as soon as none is under way. One that nobody waits for is held a
+//! moment, as most programs sync right behind what they write: then both share an append, and one sync of
+//! the log's disk, where two would follow each other. Each append says at which
 //! offset it must land, so that it is done once at most, and what became of one whose answer was lost
 //! can be found out by reading that offset.
 //!
@@ -33,6 +35,10 @@ pub(crate) struct Machine {
     /// What the next append asks of the register: to be claimed until that is done.
     check: Check,
     batches: VecDeque<Batch>,
+    /// When the next look is at what is held; `None` while nothing comes.
+    tick_at: Option<Now>,
+    /// The last op that was recorded at the tick before.
+    ticked_seq_no: i64,
     /// Groups of mutations that are being recorded: the open batch stays open meanwhile.
     groups: usize,
     /// Bytes of the batches.
@@ -116,6 +122,8 @@ impl Machine {
             phase: Phase::Idle,
             check: Check::Claim,
             batches: VecDeque::new(),
+            tick_at: None,
+            ticked_seq_no: acked.seq_no,
             groups: 0,
             pending_bytes: 0,
             reserved_bytes: 0,
@@ -259,6 +267,9 @@ impl Machine {
             batch.last_seq_no = seq_no;
             batch.sealed = self.groups == 0 && batch.bytes >= self.limits.max_batch_bytes;
         }
+        if !self.limits.hold.is_zero() {
+            self.tick_at.get_or_insert(now + self.limits.hold);
+        }
         self.advance(now);
     }
 
@@ -338,6 +349,9 @@ impl Machine {
         if matches!(self.phase, Phase::Ended { .. }) {
             return None;
         }
+        let tick = self
+            .tick_at
+            .filter(|_| !matches!(self.phase, Phase::Latched { .. }));
         let waiting = match self.phase {
             Phase::Waiting { until, then } if self.may_start(then) => Some(until),
             Phase::Idle if self.may_start(Rpc::Look) => self.look_at(),
@@ -349,7 +363,7 @@ impl Machine {
         };
         let barrier = self.barriers.front().zip(self.limits.fail_after);
         let barrier = barrier.map(|(barrier, limit)| barrier.since + limit);
-        let times = [waiting, barrier, self.hints_at(), self.stop_by];
+        let times = [tick, waiting, barrier, self.hints_at(), self.stop_by];
         times.into_iter().flatten().min()
     }
 
@@ -373,9 +387,26 @@ impl Machine {
         Some(self.confirmed_at + idle)
     }
 
-    /// Whether somebody waits for an append, if only for an empty one.
-    fn has_work(&self) -> bool {
-        !self.batches.is_empty() || !self.barriers.is_empty()
+    /// Whether an append is due: somebody waits for it, if only for an empty one, or what is pending was held
+    /// long enough, or is enough.
+    fn is_due(&self, now: Now) -> bool {
+        let is_batch_due = self.batches.front().is_some_and(|batch| {
+            batch.sealed
+                || batch.bytes >= self.limits.hold_bytes
+                || now >= batch.begun + self.limits.hold
+                || !self.is_claimed()
+        });
+        is_batch_due || !self.barriers.is_empty()
+    }
+
+    /// Looks again after another such time, as long as ops come. So an op that is held need not set a timer of
+    /// its own: it leaves at the second tick after it at the latest.
+    fn advance_tick(&mut self, now: Now) {
+        if self.tick_at.is_some_and(|at| now >= at) {
+            let has_more = self.recorded_seq_no != self.ticked_seq_no;
+            self.ticked_seq_no = self.recorded_seq_no;
+            self.tick_at = has_more.then(|| now + self.limits.hold);
+        }
     }
 
     /// Whether an RPC may be made now. One that sends the open batch would cut a group in two.
@@ -412,13 +443,14 @@ impl Machine {
     /// Does what is due.
     fn advance(&mut self, now: Now) {
         self.expire_barriers(now);
+        self.advance_tick(now);
         match self.phase {
             // What waits for an append does not wait for a look.
             Phase::Idle
             | Phase::Busy(Rpc::Look)
             | Phase::Waiting {
                 then: Rpc::Look, ..
-            } if self.has_work() && self.may_start(Rpc::Send) => self.start(Rpc::Send),
+            } if self.is_due(now) && self.may_start(Rpc::Send) => self.start(Rpc::Send),
             Phase::Idle
                 if self.look_at().is_some_and(|at| now >= at) && self.may_start(Rpc::Look) =>
             {

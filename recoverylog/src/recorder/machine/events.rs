@@ -18,6 +18,11 @@ pub(crate) struct Limits {
     pub(crate) shrink_reserve_bytes: u64,
     /// Bytes at which a batch takes no further ops.
     pub(crate) max_batch_bytes: u64,
+    /// How long ops that nobody waits for are held at least before they are sent; they are sent within twice that
+    /// time. Zero sends them at once.
+    pub(crate) hold: Duration,
+    /// Bytes of a batch that is not held.
+    pub(crate) hold_bytes: u64,
     /// How long a barrier waits, and how old what is pending may be while there is no room.
     pub(crate) fail_after: Option<Duration>,
     /// How long the log is left alone before it is looked at whether it is still ours.

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::recorder::Fence;
 
+mod hold;
 mod simulation;
 
 const ME: u32 = 1;
@@ -20,6 +21,8 @@ fn limits() -> Limits {
         max_pending_bytes: 1000,
         shrink_reserve_bytes: 100,
         max_batch_bytes: 200,
+        hold: Duration::ZERO,
+        hold_bytes: 100,
         fail_after: None,
         idle: Some(Duration::from_secs(1)),
         hints_every_bytes: 500,

@@ -424,6 +424,14 @@ fn run(steps: &[Step], limits: Limits, is_alone: bool) -> World {
     world
 }
 
+/// Limits that hold ops for a while, or not at all.
+fn held() -> impl Strategy<Value = Limits> {
+    prop_oneof![Just(0), 1..300_u64].prop_map(|hold| Limits {
+        hold: ms(hold),
+        ..limits()
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(800))]
 
@@ -431,8 +439,9 @@ proptest! {
     fn an_owner_alone_gets_every_op_into_the_log_once_and_in_order(
         steps in proptest::collection::vec(step(), 0..120),
         is_alone in any::<bool>(),
+        limits in held(),
     ) {
-        let world = run(&steps, limits(), is_alone);
+        let world = run(&steps, limits, is_alone);
         prop_assert!(world.barriers.is_empty(), "unanswered: {:?}", world.barriers);
         prop_assert!(world.answered.iter().all(|(_, result)| result.is_ok()));
         prop_assert_eq!(world.landed_seq_no(), world.seq_no);
@@ -450,9 +459,10 @@ proptest! {
     fn another_owner_ends_it_and_no_barrier_lies(
         steps in proptest::collection::vec(hostile(), 0..160),
         is_alone in any::<bool>(),
+        limits in held(),
     ) {
         // What is asserted of each answer is in `World::answer`.
-        let world = run(&steps, limits(), is_alone);
+        let world = run(&steps, limits, is_alone);
         prop_assert!(world.barriers.is_empty(), "unanswered: {:?}", world.barriers);
         let first = world.log.iter().position(|entry| entry.author != ME);
         if let Some(first) = first {
@@ -467,8 +477,9 @@ proptest! {
     #[test]
     fn every_barrier_ends_in_its_time(
         steps in proptest::collection::vec(hostile(), 0..160),
+        limits in held(),
     ) {
-        let limits = Limits { fail_after: Some(ms(900)), ..limits() };
+        let limits = Limits { fail_after: Some(ms(900)), ..limits };
         let mut world = World::new(limits);
         for step in &steps {
             world.step(step);
