@@ -134,16 +134,21 @@ pub(super) async fn start(
         recording.checkpoints = Some(Checkpoints::start(recorder, work));
     }
     recording.keep_bounded(client);
+    let who = who_records(&recording.options.point);
+    let _seq_no = recording.recorder.mark(Mark::Text(who.into()));
+    Ok(recording)
+}
+
+/// Who a log is told to be recorded by.
+fn who_records(point: &Path) -> String {
     let host = rustix::system::uname();
-    let who = format!(
+    format!(
         "gazfs {} on {}, process {}, at {}",
         env!("CARGO_PKG_VERSION"),
         host.nodename().to_string_lossy(),
         std::process::id(),
-        recording.options.point.display(),
-    );
-    let _seq_no = recording.recorder.mark(Mark::Text(who.into()));
-    Ok(recording)
+        point.display(),
+    )
 }
 
 /// Checks that a tree that is taken over lies apart from where it goes. Returns it without links.
