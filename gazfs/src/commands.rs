@@ -3,6 +3,7 @@
 mod bytes;
 mod doctor;
 mod embedded;
+mod handoff;
 mod log;
 mod moment;
 mod mount;
@@ -14,6 +15,7 @@ mod recording_args;
 mod recover;
 mod run;
 mod serve;
+mod standby;
 mod status;
 mod transport;
 mod umount;
@@ -59,6 +61,10 @@ enum Command {
     Record(record::RecordArgs),
     /// The same around a program
     Run(Box<run::RunArgs>),
+    /// Follow a recorded directory elsewhere, ready to go on with it
+    Standby(Box<standby::StandbyArgs>),
+    /// Move a recorded directory to a standby
+    Handoff(handoff::HandoffArgs),
     /// Rebuild a recorded directory from its log, as it is or as it was
     Recover(recover::RecoverArgs),
     /// Tell what a recovery log says: the history of a recorded directory
@@ -100,6 +106,11 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             run::enter_namespace();
             return block_on(run::run(*args));
         }
+        Command::Standby(args) => {
+            run::enter_namespace();
+            return block_on(standby::run(*args));
+        }
+        Command::Handoff(args) => block_on(handoff::run(args)),
         Command::Mount(args) => block_on(mount::run(args)),
         Command::Up(args) => block_on(up::run(args)),
     };

@@ -4,6 +4,7 @@
 //! it brings. Through rings they come to a thread of the processor where their program runs. Both ways
 //! feed the same adapters, which answer what does not wait and leave the rest to others.
 
+pub mod copied;
 mod device;
 mod dispatch;
 mod filesystem;

@@ -11,10 +11,12 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
     thread,
     time::Duration,
 };
 
+use gazette_recoverylog::standby::Copied;
 use rustix::{
     io::Errno,
     mount::{UnmountFlags, unmount},
@@ -24,7 +26,7 @@ use tokio::sync::watch;
 
 use self::kernel::{Allowed, mount_fuse};
 use crate::{
-    fuse::{Chosen, Filesystem, Mounts, Session, Transport, journals, recorded},
+    fuse::{Chosen, Filesystem, Mounts, Session, Transport, copied, journals, recorded},
     journals::JournalFs,
     recorded::{RecordedFs, log::Log},
 };
@@ -171,6 +173,19 @@ pub fn mount_recorded<L: Log>(
     let privileges = rustix::process::geteuid().is_root();
     let session = start(adapter, &point, options.into(), privileges)?;
     recorded::keep_right(fs, session.notifier());
+    serve(session, point)
+}
+
+/// Mounts the copy of a standby, to be read. `work` is the folder that it is staged in.
+pub fn mount_copied(
+    copied: Arc<Copied>,
+    point: &Path,
+    work: &Path,
+    options: impl Into<MountOptions>,
+) -> Result<Mounted, MountError> {
+    let point = check(point, Some(work))?;
+    let adapter = copied::Adapter::new(copied);
+    let session = start(adapter, &point, options.into(), false)?;
     serve(session, point)
 }
 

@@ -10,9 +10,11 @@ mod error;
 mod files;
 mod keep;
 mod log;
+mod neighbours;
 mod prepare;
 mod seed;
 mod serve;
+mod stand_by;
 mod status;
 mod xattrs;
 
@@ -22,6 +24,7 @@ use gazette_client::Client;
 use gazette_recoverylog::{
     Source,
     fsm::Mode,
+    notices::Who,
     recorder::{Recorder, Room},
 };
 use rustix::process::geteuid;
@@ -35,11 +38,13 @@ use crate::{
 };
 
 use log::RecorderLog;
+use neighbours::Neighbours;
 
 pub use error::{RecordingError, is_recovery_temporary};
 pub use seed::SeedError;
-pub use serve::Ended;
 pub(crate) use serve::until;
+pub use serve::{Drain, Ended};
+pub use stand_by::{Outcome, StandbyOptions, Waiting};
 
 /// What is recorded, and how.
 #[derive(Debug, Clone)]
@@ -62,6 +67,12 @@ pub struct Options {
     pub max_pending: u64,
     /// What the log is, if it is made.
     pub template: Template,
+    /// Name among the owners and standbys of the log.
+    pub id: Option<String>,
+    /// How long an idle recorder goes without making sure that the log is still its own.
+    pub idle_mark: Duration,
+    /// An owner who is at work loses the log.
+    pub takes_over: bool,
 }
 
 /// When fsync returns.
@@ -115,6 +126,10 @@ pub struct Recording {
     source: Source,
     /// Who took the log over, as he says himself.
     successor: Option<String>,
+    /// Who else there is.
+    neighbours: Neighbours,
+    /// To whom the log was handed over.
+    handed_to: Option<Who>,
 }
 
 /// What the start found.
@@ -176,6 +191,11 @@ impl Recording {
         }
     }
 
+    /// What a person should know of how it began.
+    pub fn notes(&self) -> &[String] {
+        &self.found.notes
+    }
+
     /// What a person is told when it is mounted.
     pub fn announcement(&self, broker: &str) -> String {
         let point = self.options.point.display();
@@ -200,7 +220,7 @@ impl Recording {
         format!(
             "recording {point} in {} of {broker}; {origin}\n\
              durability: {promise}\n\
-             one writer: whoever records this log elsewhere takes it over, and changes fail here\n\
+             one writer: whoever takes this log over elsewhere is its owner, and changes fail here\n\
              {notes}end it with: gazfs umount {point}\n",
             self.options.log,
         )

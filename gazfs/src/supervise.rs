@@ -99,6 +99,13 @@ impl Program {
         }
     }
 
+    /// Asks it to end. `None` if it does not in time; it is not killed.
+    pub async fn end_within(&mut self, within: Duration) -> Option<io::Result<u8>> {
+        self.signal(Signal::TERM);
+        let ended = tokio::time::timeout(within, self.child.wait()).await.ok()?;
+        Some(ended.map(code))
+    }
+
     /// Asks it to end, and kills it if it does not in time.
     pub async fn end(&mut self) -> io::Result<u8> {
         self.signal(Signal::TERM);

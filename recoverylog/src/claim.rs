@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use gazette_client::{AppendError, Client};
 use gazette_protocol::{AppendRequest, AppendResponse, Label, LabelSelector, LabelSet, Status};
-use gazette_recoverylog_fsm::{Author, Fsm, Mode};
+use gazette_recoverylog_fsm::{Author, Fsm, Mode, RecordedOp};
 
 use crate::recorder::Register;
 
@@ -150,6 +150,90 @@ pub async fn take_over(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// What came of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claimed {
+    /// The log is ours, and ends there.
+    Ours {
+        /// Behind the claim.
+        end: i64,
+    },
+    /// Another one than was seen owns it.
+    Theirs {
+        /// Who, if the register says it.
+        owner: Option<Author>,
+    },
+    /// It goes on behind the offset that was asked for, so its owner is at work.
+    Moved,
+}
+
+/// Claims a log from the owner that was seen, for `author`. Of all who saw the same owner one wins, whatever
+/// comes between: the claim compares and sets the author register.
+///
+/// If `at` is given the log must end there too, so that nothing was recorded since. The claim is what
+/// [`Fsm::claim`] makes; if it does not follow upon the end of the log, whoever plays that skips it.
+pub async fn claim_from(
+    client: &Client,
+    log: &str,
+    author: Author,
+    claim: &RecordedOp,
+    seen: Option<Author>,
+    at: Option<i64>,
+) -> Result<Claimed, AppendError> {
+    let mut frame = BytesMut::new();
+    claim.encode_frame(&mut frame);
+    let frame = frame.freeze();
+    let value = seen.map(author_value);
+    let mut attempts = 0;
+    loop {
+        let before = ownership(client, log).await?;
+        match before.register {
+            // An earlier try, of which the answer was lost.
+            Register::Author(owner) if owner == author => {
+                return Ok(Claimed::Ours { end: before.head });
+            }
+            Register::Author(owner) if Some(owner) != seen => {
+                return Ok(Claimed::Theirs { owner: Some(owner) });
+            }
+            // Where brokers lost their registers, what was seen still holds.
+            Register::Author(_) | Register::Empty => {}
+            Register::Unknown => return Ok(Claimed::Theirs { owner: None }),
+        }
+        if at.is_some_and(|at| at != before.head) {
+            return Ok(Claimed::Moved);
+        }
+        let request = AppendRequest {
+            journal: log.to_owned(),
+            offset: at.unwrap_or_default(),
+            check_registers: Some(owned_by(value.as_deref())),
+            union_registers: Some(registers_of(author)),
+            ..AppendRequest::default()
+        };
+        attempts += 1;
+        match client.append(request, frame.clone()).await {
+            Ok(response) => {
+                let end = response.commit.unwrap_or_default().end;
+                return Ok(Claimed::Ours { end });
+            }
+            // The register tells what it means.
+            Err(error)
+                if attempts < TAKE_OVERS_MAX
+                    && (may_be_ours(&error) || error.is_wrong_append_offset()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Returns whose a log is, and where it ends. It asks the broker that takes appends.
+pub async fn owner_of(client: &Client, log: &str) -> Result<(Option<Author>, i64), AppendError> {
+    let found = ownership(client, log).await?;
+    let author = match found.register {
+        Register::Author(author) => Some(author),
+        Register::Empty | Register::Unknown => None,
+    };
+    Ok((author, found.head))
 }
 
 /// How often a take-over is tried: others may be at it too.

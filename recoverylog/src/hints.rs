@@ -8,5 +8,6 @@ mod record;
 
 pub use home::{
     HintsHome, HintsHomeError, HintsPoint, HintsSummary, JournalHints, list_hints, newest_hints,
+    publish_verified,
 };
 pub use record::{HINTS_BYTES_MAX, HintsScanner, PublishedHints, RecordError, Scanned};

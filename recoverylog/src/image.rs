@@ -104,6 +104,11 @@ impl Image {
         })
     }
 
+    /// Where the content of a file is, if it has any.
+    pub(crate) fn content_path(&self, fnode: Fnode) -> PathBuf {
+        self.target.staged(fnode)
+    }
+
     /// Removes what is staged of a file.
     pub(crate) fn forget(&mut self, fnode: Fnode) -> Result<(), ImageError> {
         self.open.close(fnode);

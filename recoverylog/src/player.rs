@@ -4,6 +4,7 @@ mod branches;
 mod detach;
 mod drive;
 mod error;
+mod follow;
 mod options;
 mod plan;
 mod playback;
@@ -13,12 +14,14 @@ mod run;
 mod start;
 
 pub use error::{Damage, DamageCause, HintsFault, Missing, Nearest, NeededBy, RecoverError};
+pub use follow::{Copied, Followed};
 pub use options::{HintsChoice, Point, Progress, RecoverOptions, Tell};
 pub use reached::Skipped;
 pub use recovered::{HintsUse, Recovered, Report};
 pub use run::Player;
 
 pub(crate) use drive::Drive;
+pub(crate) use follow::{Follower, follow};
 pub(crate) use playback::Playback;
 pub(crate) use reached::{Met, Standing};
 pub(crate) use start::{find as find_start, first_hints};

@@ -271,6 +271,21 @@ impl Recorder {
         look(self.inner.shared.lock().writer.fsm())
     }
 
+    /// Tells whether a standby watches the log for signs of life. Then an idle owner records a mark each
+    /// [`RecorderOptions::idle_mark`]; otherwise he only looks whether the log is still his.
+    pub fn set_watched(&self, is_watched: bool) {
+        let shared = &self.inner.shared;
+        shared.with(|core, now| core.machine.handle_watched(now, is_watched));
+    }
+
+    /// Gives the log up in order: nothing more is reserved, and what is pending is waited for as
+    /// [`stop`](Self::stop) does, but no hints are published, as the next owner waits. Returns what the log has.
+    pub async fn release(&self) -> Result<Acked, Fault> {
+        let shared = &self.inner.shared;
+        shared.with(|core, now| core.machine.handle_release(now));
+        driver::ended(shared).await
+    }
+
     /// Tells how much room there is for the log, of which mutations that grow leave the reserve alone.
     pub fn set_room(&self, room: Option<Room>) {
         self.inner.shared.lock().machine.handle_room(room);

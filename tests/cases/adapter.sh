@@ -21,7 +21,10 @@ D=$BASE/recorded
 WORK=$BASE/work            # of the recorded directory
 LOG=$PREFIX/recovery/t          # its recovery log
 export LOCALSTATE=$WORK    # where what was never recorded is set aside
-mkdir -p "$MOUNT" "$D" "$DATA"
+# Where cases let others stand by.
+X=$BASE/other
+W2=$BASE/other.work
+mkdir -p "$MOUNT" "$D" "$DATA" "$X"
 BROKER_PID='' MOUNT_PID='' PROXY_PID=''
 
 free_port() { python3 -c 'import socket; s=socket.socket(); s.bind(("127.0.0.1",0)); print(s.getsockname()[1])'; }
@@ -54,7 +57,12 @@ bstart() {
   BROKER_PID=$DAEMON_PID
   wait_for 30 curl -sf "$DIRECT/debug/ready"
 }
-bstop() { kill -TERM "$BROKER_PID"; wait_for 60 gone "$BROKER_PID"; }
+bstop() { save_specs; kill -TERM "$BROKER_PID"; wait_for 60 gone "$BROKER_PID"; }
+# What the coordination store has, for whoever loses it.
+save_specs() { "$BIN/gazctl" journals list -o yaml >"$BASE/specs.yaml" || true; }
+etcd_wipe() { find "$DATA" -maxdepth 1 -name 'coordination*' -delete; }
+japply_saved() { sed '/^ *revision:/d' "$BASE/specs.yaml" | "$BIN/gazctl" journals apply --specs - >/dev/null; }
+breset_heads() { "$BIN/gazctl" journals reset-head -l "prefix=$PREFIX/" >/dev/null; }
 bkill() { kill -9 "$BROKER_PID"; wait_for 10 gone "$BROKER_PID"; }
 bpause() { kill -STOP "$BROKER_PID"; }
 bresume() { kill -CONT "$BROKER_PID"; }
@@ -142,11 +150,12 @@ jget() { "$BIN/gazctl" journals list -l "name=$PREFIX/$1" -o yaml; }
 # Each has a mount point, a work folder and a daemon, whose number is in a file: hosts are started
 # in sub-shells too.
 host_dir() { case ${1:-} in '') echo "$D" ;; *) echo "$BASE/hosts/$1/dir" ;; esac; }
-start_recorder() { # MOUNTPOINT WORK LOG
+start_recorder() { # MOUNTPOINT WORK LOG [OPTION...]
+  local more=("${@:4}")
   mkdir -p "$BASE/daemons"
   # A dead mount is there, but cannot be looked at.
   mkdir -p "$1" 2>/dev/null || grep -q " $1 " /proc/self/mountinfo
-  daemon "$1.log" "$BIN/gazfs" record "$1" --work "$2" --log "$3" --broker "$PROXY"
+  daemon "$1.log" "$BIN/gazfs" record "$1" --work "$2" --log "$3" --broker "$PROXY" "${more[@]}"
   echo "$DAEMON_PID" >"$BASE/daemons/$(basename "$(dirname "$1")")-$(basename "$1")"
   local pid=$DAEMON_PID
   started() { gone "$pid" || mounted_by "$1" "$pid"; }
@@ -168,8 +177,32 @@ rrecover() { # [HOST] [DIR]: from the log alone
 }
 # A recovered copy goes on as a recorded directory: it is what the log says, so that is mounted there.
 rmount_existing() { mv "$1" "$1.recovered"; mkdir "$1"; D=$1 WORK=$1.work rmount; }
-# Another host takes the directory over.
-rpromote() { local dir; dir=$(host_dir "$1"); start_recorder "$dir" "$BASE/hosts/$1/work" "$LOG" >&2; echo "$dir"; }
+# Another host takes the directory over, whatever its owner does: a standby, or one that was not there before.
+rpromote() {
+  local dir; dir=$(host_dir "$1")
+  if [ -e "$BASE/daemons/$1-dir" ]; then
+    "$BIN/gazfs" handoff --log "$LOG" --to "$1" --force --broker "$DIRECT" >&2
+    wait_for 30 mounted_by "$dir" "$(cat "$BASE/daemons/$1-dir")"
+  else
+    start_recorder "$dir" "$BASE/hosts/$1/work" "$LOG" --take-over --id "$1" >&2
+  fi
+  echo "$dir"
+}
+rstandby() {
+  local dir; dir=$(host_dir "$1")
+  mkdir -p "$dir" "$BASE/daemons"
+  daemon "$dir.log" "$BIN/gazfs" standby "$dir" --work "$BASE/hosts/$1/work" --log "$LOG" --id "$1" --broker "$PROXY"
+  wait_for 60 grep -q '^standing by' "$dir.log"
+  echo "$DAEMON_PID" >"$BASE/daemons/$1-dir"
+}
+# In order: the standby is there first.
+rhandoff() {
+  local dir; dir=$(host_dir "$1")
+  [ -e "$BASE/daemons/$1-dir" ] || rstandby "$1" >&2
+  "$BIN/gazfs" handoff --log "$LOG" --to "$1" --broker "$DIRECT" >&2
+  wait_for 30 mounted_by "$dir" "$(cat "$BASE/daemons/$1-dir")"
+  echo "$dir"
+}
 rflush() { "$BIN/gazfs" flush "$D" --wait; "$BIN/gazctl" journals flush -l "name=$LOG" --timeout 30s >/dev/null; }
 # Its exit code tells how it is, too; cases read what it says.
 rstatus() { "$BIN/gazfs" status "$D" "$@" || { local rc=$?; [ $rc = 3 ] || [ $rc = 4 ]; }; }
@@ -177,7 +210,7 @@ number() { python3 -c 'import json,sys; print(int(json.load(sys.stdin)[sys.argv[
 rlogbytes() { rstatus --json | number acked_offset; }
 rlogstored() { find "$S/recovery/t" -type f -printf '%s\n' 2>/dev/null | awk '{n += $1} END {print n + 0}'; }
 rlastrecoverykb() { echo $(($(number bytes_read <"$BASE/recovery.json") / 1024)); }
-for f in rstandby rhandoff rprune rcompact rcheck rfork; do
+for f in rprune rcompact rcheck rfork; do
   eval "$f() { later $f; }"
 done
 
@@ -188,9 +221,14 @@ write_programs() {
   cat >"$BASE/bin/gazfs_mount" <<P
 #!/usr/bin/env bash
 # Mounts a recorded directory, and returns when it is there, or why it is not.
-name=t
+name=t standby=
 while [ \$# -gt 0 ]; do case \$1 in
+  --standby) standby=1; shift ;;
   --mount) mount=\$2; shift 2 ;; --work) work=\$2; shift 2 ;; --name) name=\$2; shift 2 ;; *) exit 2 ;; esac; done
+if [ -n "\$standby" ]; then
+  echo \$\$ >"$BASE/daemons/\$\$"
+  exec "$BASE/bin/gazfs" standby "\$mount" --read-only-mount --work "\$work" --log "$PREFIX/recovery/\$name" --broker "$PROXY"
+fi
 out=\$(mktemp)
 "$BASE/bin/gazfs" record "\$mount" --work "\$work" --log "$PREFIX/recovery/\$name" --broker "$PROXY" >"\$out" 2>&1 </dev/null &
 pid=\$!

@@ -21,14 +21,15 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Promised: an fsync(2) that returned is in the log, and is as safe as its brokers make it; a recovery
-is one moment of the whole directory, and holds all that was synced before. One writer: whoever
-records the same log elsewhere takes it over, and from then on every change here fails with EIO.
+is one moment of the whole directory, and holds all that was synced before. One writer: while its owner
+is at work a second one is refused; who takes the log over (--take-over, gazfs handoff, a standby of an
+owner who is silent) is the owner, and from then on every change here fails with EIO.
 
 The mount point must be an empty directory. While nothing is mounted it stays empty, and nobody but
 root can write to it.
 
 Exit codes: 0 ended, and the log has all; 1 failed; 2 usage; 3 the same as 0, but owners or devices
-could not be restored at the start; 4 fenced: somebody else records; 75 try later.
+could not be restored at the start; 4 fenced, or refused: somebody else records; 75 try later.
 
 Examples:
   gazfs record /srv/app --log recovery/app --broker http://broker:8080
@@ -59,29 +60,40 @@ pub(super) async fn run(args: RecordArgs) -> anyhow::Result<ExitStatus> {
     })
     .await;
     meter.clear();
-    let Some((recording, mounted, control)) =
-        open(started, args.transport.options(access())).await?
-    else {
-        return Ok(ExitStatus::TryLater);
+    let opened = match open(started, args.transport.options(access())).await? {
+        Opened::Yes(opened) => opened,
+        Opened::Not(status) => return Ok(status),
     };
+    let (recording, mounted, control) = *opened;
     say(&announcement(mounted.transport()));
     say(&recording.announcement(&args.broker.broker));
     notify::ready("recording");
-    let ended = recording.serve(mounted, &control, &shutdown).await;
+    let ended = recording.serve(mounted, &control, &shutdown, None).await;
     notify::stopping();
     Ok(report(&ended))
 }
 
-/// Mounts what was started, and listens for those who ask. `None`, and it is told, if it may
-/// succeed later.
+/// What was opened.
+pub(super) enum Opened {
+    /// A recorded directory that is mounted.
+    Yes(Box<(Recording, Mounted, Control)>),
+    /// Nothing, for a reason that was told: it may succeed later, or somebody else owns the log.
+    Not(ExitStatus),
+}
+
+/// Mounts what was started, and listens for those who ask.
 pub(super) async fn open(
     started: Result<Recording, RecordingError>,
     how: MountOptions,
-) -> anyhow::Result<Option<(Recording, Mounted, Control)>> {
+) -> anyhow::Result<Opened> {
     let recording = match started {
         Err(error) if error.is_temporary() => {
             say_error(&format!("error: {error}"));
-            return Ok(None);
+            return Ok(Opened::Not(ExitStatus::TryLater));
+        }
+        Err(error @ RecordingError::Owned { .. }) => {
+            say_error(&format!("error: {error}"));
+            return Ok(Opened::Not(ExitStatus::Fenced));
         }
         started => started?,
     };
@@ -89,7 +101,7 @@ pub(super) async fn open(
     let control = Control::listen().context("listen for gazfs umount");
     let opened = control.and_then(|control| Ok((recording.mount(how)?, control)));
     match opened {
-        Ok((mounted, control)) => Ok(Some((recording, mounted, control))),
+        Ok((mounted, control)) => Ok(Opened::Yes(Box::new((recording, mounted, control)))),
         Err(error) => {
             recording.end().await;
             Err(error)

@@ -94,6 +94,21 @@ pub(super) struct TuningArgs {
     #[arg(long, value_name = "MODE")]
     mode: Option<ModeArg>,
 
+    /// Name of this one among the owners and standbys of the log; the name of the host with the number of
+    /// the process if not given
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+
+    /// How long an idle owner goes without making sure that the log is still his. A standby hears of him
+    /// that often
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_idle_mark)]
+    idle_mark: Duration,
+
+    /// Take the log from an owner who is at work: his changes fail from then on. Without it that is
+    /// refused; one who does not answer is taken for dead
+    #[arg(long)]
+    take_over: bool,
+
     /// When fsync returns: `log` when the log has all that was done before; `enqueue` at once, for
     /// a store whose commits wait elsewhere. With `enqueue` an fsync promises NOTHING
     #[arg(long, value_name = "WHEN", default_value = "log")]
@@ -138,6 +153,9 @@ impl Default for TuningArgs {
             fail_after: None,
             max_pending: MAX_PENDING_BYTES,
             mode: None,
+            id: None,
+            idle_mark: IDLE_MARK,
+            take_over: false,
             fsync: FsyncArg::Log,
             spec: None,
         }
@@ -167,6 +185,9 @@ impl TuningArgs {
             },
             fail_after: self.fail_after,
             max_pending: self.max_pending,
+            id: self.id.clone(),
+            idle_mark: self.idle_mark,
+            takes_over: self.take_over,
             template: template(self.spec.as_deref())?,
         })
     }
@@ -180,6 +201,18 @@ pub(super) fn access() -> Access {
         Access::Owner
     }
 }
+
+fn parse_idle_mark(text: &str) -> Result<Duration, String> {
+    let mark = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if mark < IDLE_MARK_MIN || mark > IDLE_MARK_MAX {
+        return Err("expected something between 50ms and 1min".to_owned());
+    }
+    Ok(mark)
+}
+
+const IDLE_MARK: Duration = Duration::from_secs(1);
+const IDLE_MARK_MIN: Duration = Duration::from_millis(50);
+const IDLE_MARK_MAX: Duration = Duration::from_mins(1);
 
 /// As the help says.
 const MAX_PENDING_BYTES: u64 = 64 << 20;

@@ -1,15 +1,17 @@
 //! `gazfs run`
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use clap::Args;
 use gazette_process::ExitStatus;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    notify,
     progress::Meter,
-    record::{open, report, show_start},
+    record::{Opened, open, report, show_start},
     recording_args::{BrokerArgs, RecordingArgs, access},
     say_error,
     transport::TransportArgs,
@@ -27,8 +29,8 @@ exit code is ours. When it has ended, all that it did is flushed to the log firs
 the mount is in a new user and mount namespace, where the program sees it and nobody else does; the
 user stays who he is. Where that is not allowed, fusermount3 mounts.
 
-Exit codes: that of the program; 1 something failed, or not all reached the log; 4 fenced: somebody
-else records, and the program was ended; 75 try later; 126 and 127 the program could not be started.
+Exit codes: that of the program; 1 something failed, or not all reached the log; 4 refused or fenced:
+somebody else records, and the program was ended; 75 try later; 126 and 127 the program could not be started.
 
 Examples:
   gazfs run --log recovery/app data -- sqlite3 data/app.db 'select 1'
@@ -81,26 +83,40 @@ pub(super) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         }
     };
     meter.clear();
-    let Some((recording, mounted, control)) =
-        open(started, args.transport.options(access())).await?
-    else {
-        return Ok(ExitStatus::TryLater.into());
+    let opened = match open(started, args.transport.options(access())).await? {
+        Opened::Yes(opened) => opened,
+        Opened::Not(status) => return Ok(status.into()),
     };
+    let (recording, mounted, control) = *opened;
     tracing::info!(transport = %mounted.transport(), "mounted");
-    supervise(recording, mounted, &control, &args.command, signals).await
+    for note in recording.notes() {
+        say_error(&format!("note: {note}"));
+    }
+    supervise(recording, mounted, &control, &args.command, signals, |_| {}).await
 }
 
-async fn supervise(
+/// Runs a program in a recorded directory until it ends, the log is not ours any more, or is handed over.
+pub(super) async fn supervise(
     recording: Recording,
     mounted: Mounted,
     control: &Control,
     command: &[OsString],
     mut signals: Signals,
+    started: impl FnOnce(&Recording),
 ) -> anyhow::Result<ExitCode> {
     let stop = CancellationToken::new();
     let lost = recording.lost();
+    let (drain, mut drains) = mpsc::channel::<oneshot::Sender<Result<(), String>>>(1);
+    let first = match Program::start(command) {
+        Ok(program) => {
+            notify::ready("recording");
+            started(&recording);
+            Ok(program)
+        }
+        Err(error) => Err(error),
+    };
     let program = async {
-        let mut program = match Program::start(command) {
+        let mut program = match first {
             Ok(program) => program,
             Err(error) => {
                 let name = command.first().map(|name| name.to_string_lossy());
@@ -112,19 +128,39 @@ async fn supervise(
                 return Ok(not_started(&error));
             }
         };
-        let ended = tokio::select! {
-            biased;
-            ended = program.wait(&mut signals) => ended,
-            () = lost => {
-                say_error("the log is not ours any more: ending the program");
-                program.end().await
+        tokio::pin!(lost);
+        let ended = loop {
+            tokio::select! {
+                biased;
+                ended = program.wait(&mut signals) => break ended,
+                () = &mut lost => {
+                    say_error("the log is not ours any more: ending the program");
+                    break program.end().await;
+                }
+                Some(answer) = drains.recv() => {
+                    let Some(ended) = program.end_within(DRAIN_WITHIN).await else {
+                        let within = DRAIN_WITHIN.as_secs();
+                        let cause = format!("the program did not end within {within} s of a TERM signal");
+                        // Whoever asked may be gone.
+                        drop(answer.send(Err(cause)));
+                        continue;
+                    };
+                    drop(answer.send(Ok(())));
+                    // The log is released before the mount goes away.
+                    lost.await;
+                    break ended;
+                }
             }
         };
+        notify::stopping();
         stop.cancel();
         ended
     };
     // Questions are answered while the program runs.
-    let (code, ended) = tokio::join!(program, recording.serve(mounted, control, &stop));
+    let (code, ended) = tokio::join!(
+        program,
+        recording.serve(mounted, control, &stop, Some(&drain))
+    );
     let code = code.context("wait for the program")?;
     let status = report(&ended);
     let is_bad = status == ExitStatus::Failed && code == 0;
@@ -134,6 +170,9 @@ async fn supervise(
         code.into()
     })
 }
+
+/// How long a program may take to end before a hand-off is called off.
+const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
 /// The codes of shells.
 fn not_started(error: &std::io::Error) -> u8 {

@@ -70,7 +70,7 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitStatus> {
     let states = statuses.map(|status| text(status, "state"));
     Ok(states.fold(ExitStatus::Done, |worst, state| match state {
         "fenced" => ExitStatus::Fenced,
-        "recording" | "serving" => worst,
+        "recording" | "serving" | "standing by" => worst,
         _ if worst == ExitStatus::Fenced => worst,
         _ => ExitStatus::Degraded,
     }))

@@ -4,7 +4,8 @@ use std::{io, path::PathBuf};
 
 use gazette_client::ErrorKind;
 use gazette_recoverylog::{
-    SourceError, journals::JournalsError, player::RecoverError, recorder::RecorderError,
+    SourceError, journals::JournalsError, notices::NoticesError, player::RecoverError,
+    recorder::RecorderError, standby::StandbyError,
 };
 use thiserror::Error;
 
@@ -64,6 +65,25 @@ pub enum RecordingError {
         /// Where it goes.
         other: PathBuf,
     },
+    /// Somebody else is at work.
+    #[error(
+        "record in {log}: its owner is {owner}, since {since}; next: end that one, hand the log over \
+         (gazfs handoff), stand by (gazfs standby), or take it from him by --take-over"
+    )]
+    Owned {
+        /// The log.
+        log: String,
+        /// Who owns it, as he says.
+        owner: String,
+        /// Since when.
+        since: String,
+    },
+    /// Nobody can be told, or heard.
+    #[error(transparent)]
+    Notices(#[from] NoticesError),
+    /// The standby could not take over.
+    #[error(transparent)]
+    Standby(#[from] StandbyError),
     /// The end was asked for before it began.
     #[error("record in {log}: cut short; next: start again")]
     Cancelled {
@@ -92,6 +112,11 @@ impl RecordingError {
             || matches!(self, Self::Recover(error) if is_recovery_temporary(error))
             || matches!(self, Self::Journals(error) if are_journals_away(error))
             || matches!(self, Self::Recorder(error) if is_broker_away(error))
+            || matches!(
+                self,
+                Self::Notices(_) | Self::Standby(StandbyError::Claim { .. })
+            )
+            || matches!(self, Self::Standby(StandbyError::Recover(error)) if is_recovery_temporary(error))
     }
 }
 

@@ -128,7 +128,7 @@ pub(super) async fn rebuilt(
     })
 }
 
-fn notes(recovered: &Recovered) -> Vec<String> {
+pub(super) fn notes(recovered: &Recovered) -> Vec<String> {
     let report = &recovered.report;
     let mut notes = Vec::new();
     if let Some(torn) = report.torn_tail() {
@@ -147,7 +147,10 @@ fn notes(recovered: &Recovered) -> Vec<String> {
 }
 
 /// Puts the rebuilt tree into the place of the one of before. Returns where that was set aside.
-async fn swap(work: &WorkDir, may_hold_more: bool) -> Result<Option<PathBuf>, RecordingError> {
+pub(super) async fn swap(
+    work: &WorkDir,
+    may_hold_more: bool,
+) -> Result<Option<PathBuf>, RecordingError> {
     let (tree, restore) = (work.tree(), work.restore());
     let is_there = tree.symlink_metadata().is_ok();
     let aside = if is_there && may_hold_more && differs(&tree, &restore).await? {
@@ -183,7 +186,7 @@ fn fresh_root(tree: &Path) -> Result<(), RecordingError> {
 }
 
 /// Removes a folder, if it is there.
-async fn remove(path: &Path) -> Result<(), RecordingError> {
+pub(super) async fn remove(path: &Path) -> Result<(), RecordingError> {
     let gone = path.to_owned();
     let removed = blocking(move || match fs::remove_dir_all(&gone) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -13,14 +13,17 @@ use gazette_recoverylog::{
     Source,
     fsm::{Author, Inode, Kind, Mark, Mode, Timestamp},
     journals::{find_log, make_log},
+    notices::make_notices,
     recorder::{Recorder, RecorderError, RecorderOptions, Start},
 };
+use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Options, Origin, Progress, Recording, RecordingError,
+    Found, Options, Origin, Progress, Recording, RecordingError,
     files::{Files, kept, rebuilt},
     log::{RecorderLog, is_final},
+    neighbours::{Neighbours, ask_owner},
     seed,
 };
 use crate::{
@@ -59,6 +62,14 @@ pub(super) async fn start(
         () = cancel.cancelled() => return Err(cancelled()),
         mode = log_mode_in_time(client, &options) => mode?,
     };
+    // Before it is read, as that may take long.
+    let taken = match ask_owner(client, &options).await {
+        Err(error @ RecordingError::Owned { .. }) => {
+            keep_aside(&work, &options.log)?;
+            return Err(error);
+        }
+        taken => taken?,
+    };
     // As the last daemon left it: a try that fails leaves another one.
     let state = work.read_state(&options.log)?;
     let (mut tries, mut aside) = (0, None);
@@ -81,7 +92,7 @@ pub(super) async fn start(
         let started = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(cancelled()),
-            started = take_over(client, &options, mode, &work, &files) => started,
+            started = take_over(client, &options, (mode, draw_author()), &work, &files) => started,
         };
         tries += 1;
         // Another owner recorded meanwhile.
@@ -92,6 +103,7 @@ pub(super) async fn start(
         }
     };
     let mut found = files.found;
+    found.notes.extend(taken);
     if let Some(aside) = &aside {
         found.notes.push(format!(
             "the backing files of before differ from the log, and may hold what it never got: they \
@@ -99,31 +111,70 @@ pub(super) async fn start(
             aside.display()
         ));
     }
+    let mut recording = begin(client, options, work, recorder, found).await?;
+    recording
+        .seed_if_asked(files.is_seed_cut, cancel, tell)
+        .await?;
+    recording.sign();
+    Ok(recording)
+}
+
+pub(super) fn draw_author() -> Author {
+    Author::from_random(rand::random())
+}
+
+/// Begins to serve backing files that are as the log says, which is ours.
+pub(super) async fn begin(
+    client: &Client,
+    options: Options,
+    work: WorkDir,
+    recorder: Recorder,
+    found: Found,
+) -> Result<Recording, RecordingError> {
     let log = RecorderLog::new(recorder.clone(), options.fsync);
     let fs = RecordedFs::start(log.clone(), &work.tree())?;
-    let mut recording = Recording {
+    Ok(Recording {
         found,
         source: Source::Broker(client.clone()),
         successor: None,
+        neighbours: Neighbours::start(client, &options, recorder.author()).await,
+        handed_to: None,
         options,
         work,
         recorder,
         log,
         fs,
-    };
-    recording
-        .seed_if_asked(files.is_seed_cut, cancel, tell)
-        .await?;
-    let host = rustix::system::uname();
-    let who = format!(
-        "gazfs {} on {}, process {}, at {}",
-        env!("CARGO_PKG_VERSION"),
-        host.nodename().to_string_lossy(),
-        std::process::id(),
-        recording.options.point.display(),
-    );
-    let _seq_no = recording.recorder.mark(Mark::Text(who.into()));
-    Ok(recording)
+    })
+}
+
+impl Recording {
+    /// Says in the log who records.
+    pub(super) fn sign(&self) {
+        let who = &self.neighbours.who;
+        let who = format!(
+            "gazfs {} on {}, process {}, at {}, known as {}",
+            env!("CARGO_PKG_VERSION"),
+            who.host,
+            who.pid,
+            who.mountpoint,
+            who.id,
+        );
+        let _seq_no = self.recorder.mark(Mark::Text(who.into()));
+    }
+}
+
+/// Sets backing files aside that may hold what the log never got, as somebody else goes on with it.
+fn keep_aside(work: &WorkDir, log: &str) -> Result<(), RecordingError> {
+    let state = work.read_state(log)?;
+    let may_hold_more = state.is_some_and(|state| state.phase == Phase::Recording);
+    if may_hold_more && work.tree().symlink_metadata().is_ok() {
+        let aside = work.set_aside(OffsetDateTime::now_utc())?;
+        tracing::warn!(
+            aside = %aside.display(),
+            "the backing files of before may hold what the log never got; they are kept there"
+        );
+    }
+    Ok(())
 }
 
 /// Checks that a tree that is taken over lies apart from where it goes. Returns it without links.
@@ -142,7 +193,10 @@ fn seed_place(from: &Path, point: &Path, work: &Path) -> Result<PathBuf, Recordi
 }
 
 /// Waits some time for brokers, which may be about to start too.
-async fn log_mode_in_time(client: &Client, options: &Options) -> Result<Mode, RecordingError> {
+pub(super) async fn log_mode_in_time(
+    client: &Client,
+    options: &Options,
+) -> Result<Mode, RecordingError> {
     let begun = Instant::now();
     let mut is_told = false;
     loop {
@@ -174,20 +228,20 @@ async fn log_mode(client: &Client, options: &Options) -> Result<Mode, RecordingE
             let template = options.template.spec_of(&options.log);
             // That of the hints may be missing.
             make_log(client, &options.log, mode, &template).await?;
+            make_notices(client, &options.log, &template).await?;
             Ok(mode)
         }
     }
 }
 
 /// Takes the log over.
-async fn take_over(
+pub(super) async fn take_over(
     client: &Client,
     options: &Options,
-    mode: Mode,
+    (mode, author): (Mode, Author),
     work: &WorkDir,
     files: &Files,
 ) -> Result<Recorder, RecordingError> {
-    let author = Author::from_random(rand::random());
     let tree = work.tree();
     let root = root_inode(&tree).map_err(|cause| RecordingError::io("look at", &tree, cause))?;
     // From now on the tree may hold what the log never gets.
@@ -213,6 +267,7 @@ async fn take_over(
     let recorder = RecorderOptions {
         max_pending_bytes: options.max_pending,
         fail_after: options.fail_after,
+        idle_mark: Some(options.idle_mark),
         ..RecorderOptions::default()
     };
     Ok(Recorder::start(client.clone(), start, recorder).await?)

@@ -9,7 +9,19 @@ impl Recording {
     /// Tells how it is.
     pub(crate) fn status(&self) -> Value {
         let status = self.recorder.status();
+        let successor = self.neighbours.successor();
         let (state, detail) = match &status.state {
+            _ if self.handed_to.is_some() => {
+                let who = self
+                    .handed_to
+                    .as_ref()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                (
+                    "fenced",
+                    Some(format!("fenced, the log was handed over to {who}")),
+                )
+            }
             State::Recording => ("recording", None),
             State::Stalled { error, .. } => ("stalled", Some(error.to_string())),
             State::Fenced(fence) => {
@@ -31,8 +43,12 @@ impl Recording {
             "state": state,
             "detail": detail,
             "log": &*status.log,
-            "owner": format!("author {}, process {} on {}", status.author.get(), std::process::id(),
-                rustix::system::uname().nodename().to_string_lossy()),
+            "owner": match successor.or(self.handed_to.as_ref()).filter(|_| state == "fenced") {
+                Some(who) => who.to_string(),
+                None => format!("{} (author {})", self.neighbours.who, status.author.get()),
+            },
+            "standbys": self.neighbours.board.standbys(self.neighbours.now())
+                .map(|standby| standby.who.to_string()).collect::<Vec<_>>(),
             "author": status.author.get(),
             "pid": std::process::id(),
             "lag_bytes": status.pending_bytes,

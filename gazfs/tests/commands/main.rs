@@ -13,3 +13,4 @@ mod past;
 mod programs;
 mod readme;
 mod seeds;
+mod standby;

@@ -2,14 +2,16 @@
 
 use std::fs;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::harness::{House, LOG, errors};
 
 #[test]
-fn whoever_records_elsewhere_takes_over_and_the_first_is_fenced() {
+fn whoever_takes_over_elsewhere_is_the_owner_and_the_first_is_fenced() {
     let Some(house) = House::new() else { return };
     let first = house.record("first", &[]);
     first.write("file", "of the first");
-    let second = house.record("second", &[]);
+    let second = house.record("second", &["--take-over"]);
     assert_eq!(second.read("file"), "of the first");
     second.write("file", "of the second");
 
@@ -43,6 +45,37 @@ fn whoever_records_elsewhere_takes_over_and_the_first_is_fenced() {
     assert!(text.contains("took over"), "{text}");
     assert_eq!(crate::harness::wait(&mut first.child).code(), Some(4));
     assert_eq!(second.end().0, Some(0));
+}
+
+#[test]
+fn a_second_owner_is_refused_and_told_of_the_first_and_the_first_is_not_disturbed() {
+    let Some(house) = House::new() else { return };
+    let first = house.record("first", &["--id", "the-first"]);
+    first.write("file", "of the first");
+    let Err((status, text)) = house.try_record("second", "second.work", &[]) else {
+        panic!("it was not refused")
+    };
+    assert_eq!(status.code(), Some(4));
+    let process = format!("process {}", first.child.id());
+    for part in ["the-first", &process, "host ", "since ", "next: "] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    first.write("file", "the first is not disturbed");
+    // One who is dead, or has ended, is not waited for.
+    first.kill();
+    let third = house.record("third", &[]);
+    assert_eq!(third.read("file"), "the first is not disturbed");
+    assert_eq!(third.end().0, Some(0));
+    let fourth = house.record("fourth", &[]);
+    // One who is stopped does not answer, and loses the log.
+    kill_process(Pid::from_child(&fourth.child), Signal::STOP).expect("signal");
+    let fifth = house.record("fifth", &[]);
+    assert!(fifth.said.contains("did not answer"), "{}", fifth.said);
+    kill_process(Pid::from_child(&fourth.child), Signal::CONT).expect("signal");
+    let late = fs::write(fourth.file("file"), "too late")
+        .and_then(|()| fs::File::open(fourth.file("file"))?.sync_all());
+    late.expect_err("it is fenced");
+    assert_eq!(fifth.read("file"), "the first is not disturbed");
 }
 
 #[test]

@@ -236,6 +236,28 @@ impl HintsHome for JournalHints {
     }
 }
 
+/// Publishes hints of what was read in the log and verified there, by one who need not own it.
+///
+/// Nothing is asked of the author register, and none is needed: what is in the log never changes, so hints of it are
+/// good for ever. What an owner publishes he may have recorded without the log having it, if he is one no more.
+/// The register of the journal stays as it is.
+pub async fn publish_verified(
+    client: &Client,
+    log: &str,
+    hints: &PublishedHints,
+) -> Result<(), HintsHomeError> {
+    let record = hints.encode().map_err(|cause| HintsHomeError::Encode {
+        log: log.to_owned(),
+        cause,
+    })?;
+    let request = AppendRequest {
+        journal: hints_journal(log),
+        ..AppendRequest::default()
+    };
+    client.append(request, record).await?;
+    Ok(())
+}
+
 /// Bytes at the end of the journal in which the newest hints are looked for first.
 const FIRST_WINDOW: i64 = 1 << 20;
 /// How much larger the next window is.

@@ -105,6 +105,19 @@ impl Playback {
         self.until = until;
     }
 
+    /// Goes on behind the end of the log that was reached, without a limit: what was cut short there stays so.
+    pub(crate) fn go_on(&mut self, offset: i64) {
+        self.set_limit(i64::MAX, false, None);
+        self.torn = None;
+        self.rewind(offset);
+    }
+
+    /// Whether what was played is a moment of the directory: it does not end within an op, or a group of ops.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.progress.open_group.is_none()
+            && matches!(self.reader.unfinished(), Unfinished::Nothing)
+    }
+
     /// Keeps the ops that are met from now on, for [`take_met`](Self::take_met).
     pub(crate) fn keep_met(&mut self) {
         self.met = Some(Vec::new());

@@ -22,10 +22,10 @@ use crate::{
 /// Plays one log towards a directory.
 #[derive(Debug)]
 pub struct Player {
-    source: Source,
-    options: RecoverOptions,
-    start: Start,
-    playback: Option<Playback>,
+    pub(super) source: Source,
+    pub(super) options: RecoverOptions,
+    pub(super) start: Start,
+    pub(super) playback: Option<Playback>,
     /// A group at the end of the log of which the last ops are not there.
     cut_group: Option<Skipped>,
     bytes: u64,

@@ -53,6 +53,8 @@ pub(crate) struct Machine {
     confirmed_at: Now,
     /// Whether a look shows for sure that nobody else has appended.
     looks_confirm: bool,
+    /// Whether somebody waits for signs of life in the log, so that an idle owner has to give them.
+    is_watched: bool,
     hints: Hints,
     stop_by: Option<Now>,
     outputs: VecDeque<Output>,
@@ -64,6 +66,8 @@ struct Batch {
     last_seq_no: i64,
     begun: Now,
     sealed: bool,
+    /// It holds nothing but an idle mark.
+    is_mark: bool,
 }
 
 #[derive(Debug)]
@@ -127,6 +131,7 @@ impl Machine {
             room: None,
             confirmed_at: now,
             looks_confirm: true,
+            is_watched: false,
             hints: Hints {
                 at: now,
                 ..Hints::default()
@@ -243,17 +248,20 @@ impl Machine {
     pub(crate) fn handle_recorded(&mut self, now: Now, seq_no: i64, bytes: u64) {
         self.recorded_seq_no = seq_no;
         self.pending_bytes += bytes;
+        let is_mark = std::mem::take(&mut self.hints.is_marked);
         if self.begins_batch() {
             self.batches.push_back(Batch {
                 bytes: 0,
                 last_seq_no: seq_no,
                 begun: now,
                 sealed: false,
+                is_mark,
             });
         }
         if let Some(batch) = self.batches.back_mut() {
             batch.bytes += bytes;
             batch.last_seq_no = seq_no;
+            batch.is_mark &= is_mark;
             batch.sealed = self.groups == 0 && batch.bytes >= self.limits.max_batch_bytes;
         }
         self.advance(now);
@@ -296,6 +304,19 @@ impl Machine {
         });
         self.advance(now);
         id
+    }
+
+    /// Notes whether somebody watches for signs of life in the log.
+    pub(crate) fn handle_watched(&mut self, now: Now, is_watched: bool) {
+        self.is_watched = is_watched;
+        self.advance(now);
+    }
+
+    /// Asks it to end as [`handle_stop`](Self::handle_stop) does, but at once when the log has all: hints are the next
+    /// owner's business.
+    pub(crate) fn handle_release(&mut self, now: Now) {
+        self.hints.is_final = true;
+        self.handle_stop(now);
     }
 
     /// Notes how much room there is for the log.
@@ -419,7 +440,14 @@ impl Machine {
             Phase::Idle
                 if self.look_at().is_some_and(|at| now >= at) && self.may_start(Rpc::Look) =>
             {
-                self.start(Rpc::Look);
+                if self.is_watched && self.stop_by.is_none() {
+                    // Its append shows whose the log is, too.
+                    self.confirmed_at = now;
+                    self.hints.is_marked = true;
+                    self.outputs.push_back(Output::IdleMark);
+                } else {
+                    self.start(Rpc::Look);
+                }
             }
             Phase::Waiting { until, then } if now >= until && self.may_start(then) => {
                 self.start(then);

@@ -330,6 +330,9 @@ impl Core {
                 Output::Mark => {
                     self.mark(now, Mark::Claim);
                 }
+                Output::IdleMark => {
+                    self.mark(now, Mark::Idle);
+                }
                 Output::PublishHints => {
                     self.publish = Some(self.hints());
                     after.wakes = true;

@@ -137,6 +137,9 @@ impl Machine {
             if let Some(batch) = self.batches.pop_front() {
                 self.acked.seq_no = batch.last_seq_no;
                 self.pending_bytes -= batch.bytes;
+                if batch.is_mark {
+                    self.hints.pass_mark(begin, end);
+                }
                 self.outputs.push_back(Output::Release { begin });
             }
         }

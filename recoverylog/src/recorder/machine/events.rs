@@ -87,6 +87,8 @@ pub(crate) enum Output {
     },
     /// Record a mark, as the register is lost and can be set only together with content.
     Mark,
+    /// Record an idle mark: somebody watches for signs of life.
+    IdleMark,
     /// Publish hints of all that is acknowledged now. Report with [`super::Machine::handle_hints_published`].
     PublishHints,
     /// Tell people that recording has failed for good.

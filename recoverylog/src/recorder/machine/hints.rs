@@ -9,6 +9,10 @@ use super::{Machine, Now, Output, Phase};
 pub(super) struct Hints {
     /// Offset up to which published hints tell of the log.
     pub(super) offset: Option<i64>,
+    /// Offset up to which the log has nothing but idle marks behind that.
+    pub(super) quiet: Option<i64>,
+    /// Whether what is recorded next is an idle mark.
+    pub(super) is_marked: bool,
     /// When they were published.
     pub(super) at: Now,
     /// The offset of those that are being published.
@@ -17,6 +21,15 @@ pub(super) struct Hints {
     pub(super) retry_at: Option<Now>,
     /// Whether the last ones, at the end, were published or were given up.
     pub(super) is_final: bool,
+}
+
+impl Hints {
+    /// Notes that an idle mark landed: hints that were told of everything before it need not be told again.
+    pub(super) fn pass_mark(&mut self, begin: i64, end: i64) {
+        if [self.offset, self.quiet].contains(&Some(begin)) {
+            self.quiet = Some(end);
+        }
+    }
 }
 
 /// How long hints that could not be published wait.
@@ -61,12 +74,15 @@ impl Machine {
             return None;
         }
         let is_ending = self.stop_by.is_some();
+        let news = self.acked.offset.saturating_sub(hints.offset.unwrap_or(0));
+        let news = news.max(0).cast_unsigned();
+        let is_quiet = hints.quiet == Some(self.acked.offset);
+        if is_quiet && !is_ending && news < self.limits.hints_every_bytes {
+            return None;
+        }
         let is_due = match hints.offset {
             None => true,
-            Some(offset) => {
-                let news = self.acked.offset.saturating_sub(offset);
-                news.max(0).cast_unsigned() >= self.limits.hints_every_bytes
-            }
+            Some(_) => news >= self.limits.hints_every_bytes,
         };
         let at = if is_due || (is_ending && self.batches.is_empty()) {
             Now::ZERO

@@ -535,3 +535,63 @@ fn a_claim_that_landed_is_not_mistaken_for_another_owner() {
     machine.handle_found(at, Found::Own { end: 10 });
     assert_eq!(drain(&mut machine), [released(0), Output::PublishHints]);
 }
+
+#[test]
+fn a_watched_owner_marks_the_log_when_idle_and_his_hints_stay_good() {
+    let mut machine = claimed();
+    machine.handle_watched(ms(0), true);
+    let mut offset = 10;
+    for second in 1..=20 {
+        machine.handle_timeout(ms(second * 1000 - 1));
+        assert_eq!(drain(&mut machine), [], "not before it is idle so long");
+        machine.handle_timeout(ms(second * 1000));
+        assert_eq!(drain(&mut machine), [Output::IdleMark]);
+        machine.handle_timeout(ms(second * 1000));
+        assert_eq!(drain(&mut machine), [], "one is enough");
+        machine.handle_recorded(ms(second * 1000), i64::try_from(second + 1).unwrap(), 10);
+        assert_eq!(drain(&mut machine), [send(offset, Check::Own)]);
+        machine.handle_outcome(ms(second * 1000), landed(offset, offset + 10));
+        assert_eq!(drain(&mut machine), [released(offset)]);
+        offset += 10;
+    }
+    // Marks alone are not worth telling, also after the time of hints; ops are.
+    machine.handle_watched(ms(21_000), false);
+    machine.handle_outcome(ms(21_000), landed(offset, offset));
+    assert!(machine.hints_at().is_none());
+    drain(&mut machine);
+    machine.handle_recorded(ms(21_000), 22, 10);
+    machine.handle_outcome(ms(21_000), landed(offset, offset + 10));
+    assert_eq!(machine.hints_at(), Some(ms(300_000)));
+}
+
+#[test]
+fn a_fence_shows_at_the_next_idle_mark() {
+    let mut machine = claimed();
+    machine.handle_watched(ms(0), true);
+    machine.handle_timeout(ms(1000));
+    machine.handle_recorded(ms(1000), 2, 10);
+    drain(&mut machine);
+    let register = Register::Author(author(OTHER));
+    machine.handle_outcome(ms(1000), Outcome::Mismatch { register });
+    assert!(matches!(machine.state(ms(1000)), State::Fenced(_)));
+}
+
+#[test]
+fn an_owner_who_releases_the_log_ends_when_it_has_all_and_publishes_no_hints() {
+    let mut machine = claimed();
+    machine.handle_recorded(ms(10), 2, 10);
+    drain(&mut machine);
+    machine.handle_release(ms(10));
+    assert!(
+        machine.reserve(ms(10), 1, false).is_err(),
+        "nothing more is taken"
+    );
+    machine.handle_outcome(ms(11), landed(10, 20));
+    let acked = Acked {
+        offset: 20,
+        seq_no: 2,
+    };
+    let outputs = drain(&mut machine);
+    assert!(outputs.contains(&Output::Ended(Ok(acked))), "{outputs:?}");
+    assert!(!outputs.contains(&Output::PublishHints), "{outputs:?}");
+}

@@ -171,7 +171,7 @@ impl World {
                     self.sent = None;
                 }
                 Output::Answer { barrier, result } => self.answer(barrier, result),
-                Output::Mark => self.marks += 1,
+                Output::Mark | Output::IdleMark => self.marks += 1,
                 Output::PublishHints => {
                     assert!(self.machine.acked().seq_no <= self.landed_seq_no());
                     self.machine.handle_hints_published(self.now, true);
