@@ -159,6 +159,23 @@ impl House {
         }
     }
 
+    /// Rewrites and cleans until so much may go. Hints and fragments come some time behind what is recorded.
+    async fn rewrite_until_goes(&mut self, bytes: u64) {
+        for round in 0.. {
+            self.rewrite().await;
+            self.clean().await;
+            let dry = PruneOptions {
+                is_dry_run: true,
+                ..PruneOptions::default()
+            };
+            if round >= 8 && self.prune(dry).await.bytes().1 >= bytes {
+                return;
+            }
+            assert!(round < 200, "less than {bytes} bytes ever go");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     async fn prune(&self, options: PruneOptions) -> Pruned {
         prune(&self.client, &self.stores, LOG, options)
             .await
@@ -382,10 +399,7 @@ async fn who_pins_what_a_pruner_is_about_to_remove_is_told() {
 async fn a_pruner_that_is_stopped_at_any_step_takes_nothing_that_is_needed() {
     let data = tempfile::tempdir().unwrap();
     let mut house = House::new(data.path(), 11).await;
-    for _ in 0..8 {
-        house.rewrite().await;
-        house.clean().await;
-    }
+    house.rewrite_until_goes(16 * FRAGMENT.unsigned_abs()).await;
     let faulty = Arc::new(FaultyStore::new(house.stores.get("file:///")));
     let stores = Stores::new(StoreConfig::default());
     let shared: Arc<dyn Store> = Arc::<FaultyStore>::clone(&faulty);
@@ -416,10 +430,7 @@ async fn a_pruner_that_is_stopped_at_any_step_takes_nothing_that_is_needed() {
 async fn a_dry_run_removes_nothing_and_says_what_stays_for_whom() {
     let data = tempfile::tempdir().unwrap();
     let mut house = House::new(data.path(), 9).await;
-    for _ in 0..8 {
-        house.rewrite().await;
-        house.clean().await;
-    }
+    house.rewrite_until_goes(1).await;
     let dry = PruneOptions {
         is_dry_run: true,
         ..PruneOptions::default()
