@@ -427,7 +427,7 @@ impl<L: Log> Filesystem for Adapter<L> {
 
     fn fsync(&self, request: &Request, handle: u64, reply: ReplyEmpty) {
         let handle = HandleId(handle);
-        if !self.fs.is_direct(handle) {
+        if !self.fs.may_be_behind(handle) {
             return self.after_barrier(request, |synced| answer_empty(reply, synced));
         }
         let who = Who::of(request);

@@ -24,6 +24,8 @@ pub(super) struct Node {
     /// The file in the log. Zero for one that never was in it. Changes only under the lock.
     fnode: AtomicI64,
     state: Mutex<State>,
+    /// Held while what was stored through mappings is being recorded. Taken before the state.
+    pub(super) catching_up: Mutex<()>,
 }
 
 /// What is read and changed under the lock of an inode. Whoever holds it changes the file and
@@ -85,6 +87,7 @@ impl Node {
             is_left_out: fnode.is_none(),
             generation: fnode.map_or(0, |fnode| fnode.0.cast_unsigned()),
             fnode: AtomicI64::new(fnode.unwrap_or_default().0),
+            catching_up: Mutex::new(()),
             state: Mutex::new(State {
                 is_recorded: fnode.is_some(),
                 is_unnamed: false,

@@ -4,7 +4,11 @@
 //! store to a page that is not dirty changes the mtime, so a file whose mtime nobody here changed has
 //! some: then all of its content is recorded again, at fsync and when the handle is closed.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::{MutexGuard, TryLockError},
+    time::Duration,
+};
 
 use gazette_recoverylog_fsm::{Fnode, Mutation, Timestamp};
 use rustix::{
@@ -14,12 +18,13 @@ use rustix::{
 
 use super::{
     attributes::mtime,
-    call::Call,
+    call::{Call, Patience},
     error::FsError,
     fs::RecordedFs,
     handle::HandleId,
-    log::Log,
-    node::{Node, State},
+    log::{Hold, Log},
+    node::{Node, State, lock},
+    open_mode::OpenMode,
 };
 
 impl State {
@@ -40,10 +45,22 @@ impl State {
 }
 
 impl<L: Log> RecordedFs<L> {
-    /// Records what was stored through mappings of a handle that goes around the pages.
+    /// Says whether the log may lack something of a file, so that [`catch_up`](Self::catch_up) is to come before it is
+    /// said to be durable: it was stored through a mapping, now or through a handle that is closed.
+    pub fn may_be_behind(&self, handle: HandleId) -> bool {
+        let handle = self.shared.handles.get(handle);
+        handle.is_ok_and(|handle| {
+            let is_behind = handle.node.lock().is_behind;
+            is_behind || *lock(&handle.mode) == OpenMode::Direct
+        })
+    }
+
+    /// Records what was stored through mappings of a file. When it returns the log was told all of it, by
+    /// this call or by another that was at it already.
     pub fn catch_up(&self, call: &Call<'_>, handle: HandleId) -> Result<(), FsError> {
         let handle = self.shared.handles.get(handle)?;
         let (node, file) = (&handle.node, &*handle.descriptor);
+        let _turn = turn(call, node)?;
         // After it no page is dirty, so that the next store is noticed.
         fdatasync(file)?;
         {
@@ -82,6 +99,22 @@ impl<L: Log> RecordedFs<L> {
     }
 }
 
+/// Waits until no other call records what was stored in a file.
+fn turn<'a>(call: &Call<'_>, node: &'a Node) -> Result<MutexGuard<'a, ()>, FsError> {
+    loop {
+        match node.catching_up.try_lock() {
+            Ok(turn) => return Ok(turn),
+            Err(TryLockError::Poisoned(turn)) => return Ok(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        match call.patience {
+            Patience::None => return Err(Hold::Full.into()),
+            Patience::Until(give_up) if give_up() => return Err(Hold::GivenUp.into()),
+            Patience::Until(_) => std::thread::sleep(TURN_RETRY),
+        }
+    }
+}
+
 fn write(fnode: Fnode, offset: u64, data: &[u8], mtime: Timestamp) -> Mutation<'_> {
     Mutation::Write {
         fnode,
@@ -92,3 +125,9 @@ fn write(fnode: Fnode, offset: u64, data: &[u8], mtime: Timestamp) -> Mutation<'
 }
 
 const CHUNK_BYTES: usize = 1 << 20;
+
+/// Rare, and much shorter than what is waited for.
+const TURN_RETRY: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests;
