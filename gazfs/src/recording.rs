@@ -142,6 +142,18 @@ struct Found {
     rate: Option<u64>,
 }
 
+impl Found {
+    /// The files were there, and nothing about them is worth telling.
+    const fn kept() -> Self {
+        Self {
+            origin: Origin::Kept,
+            not_restored: 0,
+            notes: Vec::new(),
+            rate: None,
+        }
+    }
+}
+
 impl Recording {
     /// Brings the backing files to what the log says, and takes the log over.
     pub async fn start(

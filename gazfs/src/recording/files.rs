@@ -66,12 +66,7 @@ pub(super) async fn kept(work: &WorkDir, state: &State, mode: Mode) -> Option<Fi
             liveness: kept.liveness,
             write_head: offset,
             is_seed_cut: false,
-            found: Found {
-                origin: Origin::Kept,
-                not_restored: 0,
-                notes: Vec::new(),
-                rate: None,
-            },
+            found: Found::kept(),
             aside: None,
             authors: None,
         }),
@@ -141,12 +136,7 @@ async fn try_follow(
         tree: followed.checkpoint.tree,
         liveness: followed.checkpoint.liveness,
         is_seed_cut: false,
-        found: Found {
-            origin: Origin::Kept,
-            not_restored: 0,
-            notes: Vec::new(),
-            rate: None,
-        },
+        found: Found::kept(),
         aside: None,
         authors: Some(ground.authors.clone()),
     })
