@@ -146,7 +146,8 @@ impl Waiting {
         let _sent = self.reads.send(Box::new(job));
     }
 
-    /// Returns what answers a call, which is answered without it when its program is killed.
+    /// Returns what answers a call, which is answered without it when its program is killed. If that is
+    /// dropped instead, so is the answer: nobody would ever give it.
     pub(super) fn until_killed(
         &self,
         who: &Who,
@@ -168,17 +169,13 @@ impl Waiting {
             }
             id
         };
-        let watched = Arc::clone(&self.watched);
-        move |done| {
-            let call = watched.lock().calls.remove(&id);
-            if let Some(call) = call {
-                (call.answer)(done);
-            }
-        }
+        let ticket = Ticket {
+            watched: Arc::clone(&self.watched),
+            id,
+        };
+        move |done| ticket.watched.end(ticket.id, done)
     }
-}
 
-impl Waiting {
     /// Looks after a call now, as its program got a signal.
     pub(super) fn look_at(&self, unique: u64) {
         let found = {
@@ -190,6 +187,19 @@ impl Waiting {
         if let Some((id, caller)) = found {
             self.watched.end_if_killed(id, caller);
         }
+    }
+}
+
+/// Takes a call away that nobody will answer any more.
+struct Ticket {
+    watched: Arc<Watched>,
+    id: u64,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // What answers it is dropped after the lock.
+        let _unanswered = self.watched.take(self.id);
     }
 }
 
@@ -244,13 +254,20 @@ impl Watched {
     }
 
     fn end_if_killed(&self, id: u64, caller: Caller) {
-        if !caller.is_killed() {
-            return;
+        if caller.is_killed() {
+            self.end(id, Err(Errno::INTR.into()));
         }
-        let call = self.lock().calls.remove(&id);
-        if let Some(call) = call {
-            (call.answer)(Err(Errno::INTR.into()));
+    }
+
+    /// Answers a call, if nobody has.
+    fn end(&self, id: u64, done: Result<(), FsError>) {
+        if let Some(call) = self.take(id) {
+            (call.answer)(done);
         }
+    }
+
+    fn take(&self, id: u64) -> Option<Watch> {
+        self.lock().calls.remove(&id)
     }
 }
 
@@ -277,3 +294,6 @@ const IDLE_LOOKS: u32 = 40;
 const READERS: usize = 4;
 
 const STACK_BYTES: usize = 512 << 10;
+
+#[cfg(test)]
+mod tests;
