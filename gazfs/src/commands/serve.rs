@@ -116,6 +116,7 @@ pub(super) fn journals_status(fs: &JournalFs, mounted: &Mounted) -> serde_json::
         "mountpoint": mounted.point().to_string_lossy(),
         "pid": std::process::id(),
         "state": "serving",
+        "transport": mounted.transport().way.to_string(),
         "pending_appends": fs.pending(),
     })
 }

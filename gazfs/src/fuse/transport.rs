@@ -72,13 +72,18 @@ impl Chosen {
     }
 }
 
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Classic => "classic",
+            Self::IoUring => "io_uring",
+        })
+    }
+}
+
 impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let way = match self.way {
-            Way::Classic => "classic",
-            Way::IoUring => "io_uring",
-        };
-        write!(f, "{way} ({})", self.why)
+        write!(f, "{} ({})", self.way, self.why)
     }
 }
 

@@ -78,7 +78,7 @@ impl Recording {
                             asked.answer(UmountOutcome::Busy);
                         }
                     },
-                    Question::Status => asked.answer(self.status()),
+                    Question::Status => asked.answer(self.status(&mounted)),
                     Question::Flush => self.on_flushed(move |outcome| asked.answer(outcome)),
                     Question::Compact => self.compact_for(asked),
                 },

@@ -4,10 +4,11 @@ use gazette_recoverylog::recorder::State;
 use serde_json::{Value, json};
 
 use super::{FsyncWaits, Recording, bounded};
+use crate::mount::Mounted;
 
 impl Recording {
-    /// Tells how it is.
-    pub(crate) fn status(&self) -> Value {
+    /// Tells how it is, mounted as it is.
+    pub(crate) fn status(&self, mounted: &Mounted) -> Value {
         let status = self.recorder.status();
         let estimate = self.recorder.estimate();
         let (state, detail) = match &status.state {
@@ -50,7 +51,7 @@ impl Recording {
                 FsyncWaits::ForLog => "log",
                 FsyncWaits::ForNothing => "enqueue",
             },
-            "transport": "classic",
+            "transport": mounted.transport().way.to_string(),
             "unrecorded": asides.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
             // Always there, so that whoever asks need not know whether there was one.
             "last_error": last_error.unwrap_or_else(|| "none".to_owned()),

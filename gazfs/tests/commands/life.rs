@@ -109,6 +109,19 @@ fn what_the_log_never_got_is_set_aside_and_told() {
 }
 
 #[test]
+fn the_status_tells_by_which_way_requests_come() {
+    let Some(house) = House::new() else { return };
+    for way in ["classic", "auto"] {
+        let recorder = house.record("dir", &["--transport", way]);
+        let status = house.gazfs_ok("status", &["dir", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+        let told = status["transport"].as_str().expect("it is told");
+        let said = format!("transport: {told} (");
+        assert!(recorder.said.contains(&said), "{told}: {}", recorder.said);
+    }
+}
+
+#[test]
 fn while_the_broker_is_away_changes_go_on_and_fsync_waits() {
     let Some(house) = House::new() else { return };
     let recorder = house.record("dir", &[]);

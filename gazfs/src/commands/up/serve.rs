@@ -61,7 +61,7 @@ impl House {
                         asked.answer(UmountOutcome::Busy);
                     },
                     Question::Status => {
-                        let mut status = self.recording.status();
+                        let mut status = self.recording.status(&self.data);
                         status["journals"] = journals_status(&self.fs, &self.journals);
                         asked.answer(status);
                     }
