@@ -481,11 +481,16 @@ impl<L: Log> Filesystem for Adapter<L> {
                 // It went away meanwhile.
                 return false;
             };
-            attributes.ino = line.ino;
+            // What was looked up is what the kernel gets to know, and forgets. The number in the line
+            // may be another: of an overlay, or of a file that had the name before.
+            if is_dots {
+                attributes.ino = line.ino;
+            }
+            let known = attributes.ino;
             let attributes = file_attributes(&attributes);
             let is_full = reply.add_plus(&attributes, TTL, line.next, line.name);
             if is_full && !is_dots {
-                self.fs.forget(line.ino, 1);
+                self.fs.forget(known, 1);
             }
             is_full
         };

@@ -54,6 +54,12 @@ impl Kernel {
         (unique, word(4).cast_signed(), buffer[16..length].to_vec())
     }
 
+    fn forget(&self, node: u32, lookups: u64) {
+        #[expect(clippy::host_endian_bytes, reason = "it is read here")]
+        let lookups = lookups.to_ne_bytes();
+        self.send(&request(FORGET, node, &lookups));
+    }
+
     /// Asks, and returns the error and the bytes of the answer.
     fn ask(&self, request: &[u8]) -> (i32, Vec<u8>) {
         self.send(request);
@@ -81,8 +87,11 @@ const UNIQUE: u64 = 0x0100_0000_0002;
 const LOOKUP: u32 = 1;
 const FORGET: u32 = 2;
 const GETATTR: u32 = 3;
+const MKNOD: u32 = 8;
 const STATFS: u32 = 17;
+const OPENDIR: u32 = 27;
 const BATCH_FORGET: u32 = 42;
+const READDIRPLUS: u32 = 44;
 
 fn request(opcode: u32, node: u32, rest: &[u8]) -> Vec<u8> {
     let length = u32::try_from(wire::HEADER_BYTES + rest.len()).expect("short");
@@ -138,6 +147,76 @@ fn a_reply_that_is_dropped_is_an_error() {
     assert_eq!(rustix::io::read(&socket, &mut buffer), Ok(16));
     assert_eq!(buffer[4..8], (-5_i32).to_le_bytes());
     assert_eq!(buffer[8], 7);
+}
+
+/// Attributes of a line come before it.
+const ENTRY_BYTES: usize = 128;
+const LINE_BYTES: usize = 24;
+
+fn number(bytes: &[u8]) -> u64 {
+    let (first, _) = bytes.split_first_chunk().expect("a number");
+    #[expect(clippy::host_endian_bytes, reason = "it was written here")]
+    u64::from_ne_bytes(*first)
+}
+
+/// The lines of a listing with attributes: the file that the kernel gets to know, where the directory
+/// goes on, and the name.
+fn lines(mut listing: &[u8]) -> Vec<(u64, u64, Vec<u8>)> {
+    let mut lines = Vec::new();
+    while !listing.is_empty() {
+        let (node, line) = (number(listing), &listing[ENTRY_BYTES..]);
+        let length = usize::from(line[16]);
+        let name = line[LINE_BYTES..LINE_BYTES + length].to_vec();
+        lines.push((node, number(&line[8..]), name));
+        let whole = (ENTRY_BYTES + LINE_BYTES + length).next_multiple_of(8);
+        listing = &listing[whole..];
+    }
+    lines
+}
+
+#[test]
+fn files_of_a_listing_are_known_as_often_as_the_kernel_was_told() {
+    let kernel = Kernel::start();
+    let mut told = std::collections::BTreeMap::<u64, u64>::new();
+    for file in 0..20 {
+        let mut rest = [0o100_600_u32, 0, 0, 0].map(u32::to_ne_bytes).concat();
+        rest.extend_from_slice(format!("file {file}\0").as_bytes());
+        let (error, made) = kernel.ask(&request(MKNOD, 1, &rest));
+        assert_eq!(error, 0);
+        told.insert(number(&made), 1);
+    }
+    let (error, opened) = kernel.ask(&request(OPENDIR, 1, &[0; 8]));
+    assert_eq!(error, 0);
+    // Each answer has room for three lines and a half, so what did not fit is looked up again.
+    let size = 590_u64;
+    for _ in 0..2 {
+        let mut from = 0;
+        loop {
+            let rest = [number(&opened), from, size, 0, 0].map(u64::to_ne_bytes);
+            let (error, listing) = kernel.ask(&request(READDIRPLUS, 1, &rest.concat()));
+            assert_eq!(error, 0);
+            let lines = lines(&listing);
+            let Some((_, next, _)) = lines.last() else {
+                break;
+            };
+            from = *next;
+            for (node, _, name) in lines {
+                if name != b"." && name != b".." {
+                    *told.entry(node).or_default() += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(told.len(), 20);
+    assert!(told.values().all(|lookups| *lookups == 3), "{told:?}");
+    for (node, lookups) in told {
+        let node = u32::try_from(node).expect("few files");
+        let is_known = || kernel.ask(&request(GETATTR, node, &[0; 16])).0 == 0;
+        kernel.forget(node, lookups - 1);
+        assert!(is_known(), "it is known once more");
+        kernel.forget(node, 1);
+        assert!(!is_known(), "it is forgotten");
+    }
 }
 
 proptest! {
