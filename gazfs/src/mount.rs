@@ -248,9 +248,13 @@ fn serve(session: Session, point: PathBuf) -> Result<Mounted, MountError> {
     thread::Builder::new()
         .name("fuse-end".to_owned())
         .spawn(wait)
-        .map_err(|cause| MountError::Refused {
-            point: point.clone(),
-            cause,
+        .map_err(|cause| {
+            // It would be served, and nobody could end it.
+            fail(&point, &cause.to_string());
+            MountError::Refused {
+                point: point.clone(),
+                cause,
+            }
         })?;
     Ok(Mounted {
         point,
