@@ -1,7 +1,7 @@
 //! Journals as files over FUSE.
 //!
-//! One thread reads requests. It answers what does not block, and hands the rest to the runtime,
-//! whose threads answer later: a second reader would cost more in wake-ups than it brings.
+//! The thread that a request comes to answers what does not block, and hands the rest to the runtime,
+//! whose threads answer later.
 
 mod convert;
 
