@@ -12,7 +12,7 @@ use gazette_client::Client;
 use gazette_protocol::{Fragment, FragmentsRequest, ReadRequest};
 use gazette_recoverylog_fsm::{
     Mode,
-    prune::{Keep, StoredRange, Verdict, agreed, judge},
+    prune::{self, Keep, StoredRange, Verdict, agreed, judge},
 };
 use gazette_stores::{Store, StoreConfig, Stores};
 
@@ -88,17 +88,8 @@ pub struct PrunedFragment {
 impl Pruned {
     /// Returns how many bytes of journals stay, and how many went, or would go.
     pub fn bytes(&self) -> (u64, u64) {
-        let mut bytes = (0, 0);
-        for of in &self.fragments {
-            let length = of.fragment.end.abs_diff(of.fragment.begin);
-            match of.verdict {
-                Verdict::Goes => bytes.1 += length,
-                Verdict::Needed(_) | Verdict::NotPersisted | Verdict::NothingKept => {
-                    bytes.0 += length;
-                }
-            }
-        }
-        bytes
+        let fragments = self.fragments.iter();
+        prune::bytes(fragments.map(|of| (of.fragment.begin, of.fragment.end, &of.verdict)))
     }
 }
 
@@ -327,9 +318,8 @@ fn keeps(
     }
     for ((begin, end), pin) in &keeping.pins {
         let what: Arc<str> = pin.name.as_str().into();
-        let mut keep = Keep::point(Arc::clone(&what), log, &pin.hints);
-        keep.ranges = needed(log, &pin.hints, pin.from, pin.to);
-        keeps.push(keep);
+        let reads = (pin.from, pin.to);
+        keeps.push(Keep::point(Arc::clone(&what), log, &pin.hints, reads));
         records.push(record(what, *begin, *end));
     }
     records.push(tail(keeping));
@@ -373,7 +363,7 @@ fn is_whole(
         let end = ends.entry(fragment.begin).or_default();
         *end = fragment.end.max(*end);
     }
-    let needed = needed(log, &published.hints, published.offset, published.offset);
+    let needed = needed(log, &published.hints, (published.offset, published.offset));
     needed.into_iter().all(|(begin, end)| {
         let end = end.min(listed_to.unwrap_or(begin).max(begin));
         let mut at = begin;

@@ -23,7 +23,7 @@ pub struct StoredRange {
 pub struct Keep<T> {
     /// What it is, for whoever asks why a fragment stays.
     pub what: T,
-    /// Ranges of the log that it reads, `[begin, end)`.
+    /// Ranges of the log that it reads, `[begin, end)`, in order; none touch.
     pub ranges: Vec<(i64, i64)>,
     /// It goes on reading from here to the log's head.
     pub tail: Option<i64>,
@@ -32,7 +32,8 @@ pub struct Keep<T> {
 impl<T> Keep<T> {
     /// A recovery by hints, from there on to the head of the log that they are of.
     pub fn hints(what: T, log: &str, hints: &FsmHints) -> Self {
-        let mut keep = Self::point(what, log, hints);
+        let to = if hints.is_empty() { i64::MAX } else { 0 };
+        let mut keep = Self::point(what, log, hints, (0, to));
         if *hints.log == *log {
             let ends = keep.ranges.iter().map(|(_, end)| *end);
             keep.tail = Some(ends.max().unwrap_or(0));
@@ -40,8 +41,9 @@ impl<T> Keep<T> {
         keep
     }
 
-    /// A recovery by hints that ends where they do: a kept moment, or what a fork shares with the log.
-    pub fn point(what: T, log: &str, hints: &FsmHints) -> Self {
+    /// A recovery by hints that goes on `from` where they end up `to` a point, and ends there: a kept
+    /// moment, or what a fork shares with the log. Without hints it begins where the log does.
+    pub fn point(what: T, log: &str, hints: &FsmHints, (from, to): (i64, i64)) -> Self {
         let segments = hints.live_nodes.iter().flat_map(|node| &node.segments);
         let here = segments.filter(|segment| is_in(segment, log, &hints.log));
         let mut ranges: Vec<(i64, i64)> = here
@@ -50,21 +52,12 @@ impl<T> Keep<T> {
                 end => (segment.first_offset, end),
             })
             .collect();
-        ranges.sort_unstable();
-        ranges.dedup_by(|next, before| {
-            let joins = next.0 <= before.1;
-            if joins {
-                before.1 = before.1.max(next.1);
-            }
-            joins
-        });
-        // Without hints a log is played from its beginning.
-        if hints.is_empty() && *hints.log == *log {
-            ranges = vec![(0, i64::MAX)];
+        if *hints.log == *log {
+            ranges.push((if hints.is_empty() { 0 } else { from }, to));
         }
         Self {
             what,
-            ranges,
+            ranges: joined(ranges),
             tail: None,
         }
     }
@@ -88,6 +81,20 @@ impl<T> Keep<T> {
             .is_some_and(|(begin, _)| *begin < fragment.end);
         in_range || self.tail.is_some_and(|tail| fragment.end > tail)
     }
+}
+
+/// Puts ranges in order, and joins those that touch.
+fn joined(mut ranges: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+    ranges.retain(|(begin, end)| begin < end);
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, before| {
+        let joins = next.0 <= before.1;
+        if joins {
+            before.1 = before.1.max(next.1);
+        }
+        joins
+    });
+    ranges
 }
 
 fn is_in(segment: &Segment, log: &str, hints_log: &Arc<str>) -> bool {
@@ -147,11 +154,13 @@ pub fn agreed<T>(
     agreed
 }
 
-/// Returns how many bytes of a list of fragments stay, and how many go.
-pub fn bytes<T>(fragments: &[StoredRange], verdicts: &[Verdict<T>]) -> (u64, u64) {
+/// Returns how many bytes of fragments stay, and how many go.
+pub fn bytes<'a, T: 'a>(
+    judged: impl IntoIterator<Item = (i64, i64, &'a Verdict<T>)>,
+) -> (u64, u64) {
     let mut bytes = (0, 0);
-    for (fragment, verdict) in fragments.iter().zip(verdicts) {
-        let length = fragment.end.abs_diff(fragment.begin);
+    for (begin, end, verdict) in judged {
+        let length = end.abs_diff(begin);
         match verdict {
             Verdict::Goes => bytes.1 += length,
             Verdict::Needed(_) | Verdict::NotPersisted | Verdict::NothingKept => bytes.0 += length,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use gazette_client::{AppendError, Client};
 use gazette_protocol::AppendRequest;
-use gazette_recoverylog_fsm::{FsmHints, Timestamp};
+use gazette_recoverylog_fsm::{FsmHints, Timestamp, prune::Keep};
 
 use super::{
     HintsHomeError, Note, NoteBody, Pin, PublishedHints, RecordError, Scanned,
@@ -144,7 +144,7 @@ pub async fn pin(client: &Client, log: &str, pin: Pin) -> Result<(), PinError> {
         let log = log.to_owned();
         return Err(PinError::NoLog { name, log });
     }
-    let needed = needed(log, &pin.hints, pin.from, pin.to);
+    let needed = needed(log, &pin.hints, (pin.from, pin.to));
     let (_, end) = append_note(client, log, NoteBody::Pin(pin)).await?;
     // A pruner whose record came first did not see the pin. One whose record is gone by now has done his work.
     let source = Source::Broker(client.clone());
@@ -169,19 +169,9 @@ pub async fn pin(client: &Client, log: &str, pin: Pin) -> Result<(), PinError> {
     })
 }
 
-/// Ranges of a log that a recovery by hints of it reads, up to an offset.
-pub(crate) fn needed(log: &str, hints: &FsmHints, from: i64, to: i64) -> Vec<(i64, i64)> {
-    if hints.is_empty() {
-        // It is read from its beginning.
-        let is_here = *hints.log == *log && to > 0;
-        return is_here.then_some((0, to)).into_iter().collect();
-    }
-    let keep = gazette_recoverylog_fsm::prune::Keep::point((), log, hints);
-    let mut ranges = keep.ranges;
-    if from < to && *hints.log == *log {
-        ranges.push((from, to));
-    }
-    ranges
+/// Ranges of a log that a recovery by hints of it reads, and from where they end up to an offset.
+pub(crate) fn needed(log: &str, hints: &FsmHints, reads: (i64, i64)) -> Vec<(i64, i64)> {
+    Keep::point((), log, hints, reads).ranges
 }
 
 /// Appends a note to the journal of a log's hints. Returns where it lies there.

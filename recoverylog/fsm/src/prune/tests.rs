@@ -54,7 +54,7 @@ fn what_lies_in_a_gap_goes_and_the_rest_says_who_needs_it() {
     );
     let keeps = [
         Keep::hints("newest hints", "a/log", &new),
-        Keep::point("kept moment", "a/log", &old),
+        Keep::point("kept moment", "a/log", &old, (0, 0)),
     ];
     let verdicts = judge(&fragments(), &keeps);
     assert_eq!(
@@ -67,7 +67,9 @@ fn what_lies_in_a_gap_goes_and_the_rest_says_who_needs_it() {
             Verdict::Needed(vec!["newest hints"]),
         ]
     );
-    assert_eq!(bytes(&fragments(), &verdicts), (400, 100));
+    let judged = FRAGMENTS.iter().zip(&verdicts);
+    let judged = judged.map(|((begin, end), verdict)| (*begin, *end, verdict));
+    assert_eq!(bytes(judged), (400, 100));
 }
 
 #[test]
@@ -124,6 +126,7 @@ fn nothing_goes_where_nothing_is_known() {
         "moment",
         "a/log",
         &hints("a/log", vec![segment("", 1, 2, 0, 50)]),
+        (50, 50),
     );
     assert_eq!(judge(&fragments(), &[point])[3], Verdict::NothingKept);
     let open = Keep::hints(
@@ -134,6 +137,26 @@ fn nothing_goes_where_nothing_is_known() {
     let verdicts = judge(&fragments(), &[open]);
     let goes = verdicts.iter().filter(|of| **of == Verdict::Goes).count();
     assert_eq!(goes, 2, "a segment without an end reaches to the head");
+}
+
+#[test]
+fn a_kept_moment_needs_what_leads_to_it_wherever_its_ranges_lie() {
+    let open = hints("a/log", vec![segment("", 1, 2, 120, 0)]);
+    let beyond = hints("a/log", vec![segment("", 1, 2, 10, 450)]);
+    let none = FsmHints::of_log("a/log");
+    for (hints, point, first, last) in [
+        (&open, (210, 220), 1, 4),
+        (&beyond, (30, 240), 0, 4),
+        (&none, (30, 240), 0, 2),
+        (&none, (0, 0), 1, 0),
+    ] {
+        let keep = Keep::point("moment", "a/log", hints, point);
+        let verdicts = judge(&fragments(), &[keep]);
+        for (at, verdict) in verdicts.iter().enumerate() {
+            let is_needed = matches!(verdict, Verdict::Needed(_));
+            assert_eq!(is_needed, (first..=last).contains(&at), "{at} for {point:?}");
+        }
+    }
 }
 
 #[test]

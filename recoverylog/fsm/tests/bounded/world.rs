@@ -403,7 +403,10 @@ impl World {
             .iter()
             .filter(|kept| self.settings.fault != Some(Fault::PruneAll) || kept.name == "newest")
             .map(|kept| match kept.point {
-                Some(_) => Keep::point(kept.name, LOG, &kept.hints),
+                Some(_) => {
+                    let at = kept.offset as i64;
+                    Keep::point(kept.name, LOG, &kept.hints, (at, at))
+                }
                 None => Keep::hints(kept.name, LOG, &kept.hints),
             })
             .collect();
