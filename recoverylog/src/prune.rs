@@ -320,7 +320,14 @@ fn keeps(
         let what: Arc<str> = pin.name.as_str().into();
         let reads = (pin.from, pin.to);
         keeps.push(Keep::point(Arc::clone(&what), log, &pin.hints, reads));
-        records.push(record(what, *begin, *end));
+        records.push(record(Arc::clone(&what), *begin, *end));
+        // A recovery to there looks for the hints that the pin is by.
+        let of_pin = keeping.hints.iter();
+        let of_pin = of_pin.filter(|(_, hints)| hints.offset == pin.from);
+        records.extend(of_pin.map(|((begin, end), _)| record(Arc::clone(&what), *begin, *end)));
+    }
+    for (name, (begin, end)) in &keeping.ends {
+        records.push(record(format!("the end of {name}").into(), *begin, *end));
     }
     records.push(tail(keeping));
     (keeps, records)
@@ -386,3 +393,6 @@ async fn fragments(client: &Client, journal: &str) -> Result<Vec<Fragment>, Prun
     fragments.sort_by_key(|fragment| (fragment.begin, fragment.end));
     Ok(fragments)
 }
+
+#[cfg(test)]
+mod tests;

@@ -114,6 +114,13 @@ async fn keep(client: &Client, log: &str, point: Point) -> anyhow::Result<()> {
             (HintsPoint::Time(time), super::recover::show(time))
         }
     };
+    let name = format!("keep/{name}");
+    let known = keeping(&source, log).await?;
+    let mut known = known.pins.iter();
+    if known.any(|(_, pin)| pin.name == name && pin.to < i64::MAX) {
+        // A second pin could but need more than the first, of which some may be gone.
+        return Ok(());
+    }
     let newest = newest_hints(&source, log, wanted).await?;
     let (from, hints) = newest.map_or_else(
         || (0, FsmHints::of_log(log)),
@@ -131,7 +138,7 @@ async fn keep(client: &Client, log: &str, point: Point) -> anyhow::Result<()> {
         }
     };
     let kept = Pin {
-        name: format!("keep/{name}"),
+        name,
         until: None,
         from,
         to: to.max(from),

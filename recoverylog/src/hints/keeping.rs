@@ -1,5 +1,7 @@
 //! What must stay in a log, as its journal of hints says it, and how somebody has it kept.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use gazette_client::{AppendError, Client};
 use gazette_protocol::AppendRequest;
@@ -23,6 +25,9 @@ pub struct Keeping {
     pub hints: Vec<((i64, i64), PublishedHints)>,
     /// The pins that are not over, and where their records lie.
     pub pins: Vec<((i64, i64), Pin)>,
+    /// Where the records lie that ended a pin whose record is still there, by its name. Without them it would be kept
+    /// for again.
+    pub ends: BTreeMap<String, (i64, i64)>,
     /// What pruners said that they would remove.
     pub prunes: Vec<PruneNote>,
     /// The first record that cannot be read, if there is one: nobody knows what it asks for.
@@ -41,6 +46,42 @@ pub struct PruneNote {
 }
 
 impl Keeping {
+    /// Takes the next record of the journal. `now` are seconds since 1970.
+    fn add(&mut self, scanned: Scanned, now: i64) {
+        match scanned {
+            Scanned::Record { begin, end, hints } => self.hints.push(((begin, end), hints)),
+            Scanned::Note { begin, end, note } => match note.body {
+                NoteBody::Pin(pin) => {
+                    if pin.until.is_none_or(|until| until > now) {
+                        self.pins.retain(|(_, before)| before.name != pin.name);
+                        self.ends.remove(&pin.name);
+                        self.pins.push(((begin, end), pin));
+                    } else {
+                        self.end(&pin.name, (begin, end));
+                    }
+                }
+                NoteBody::Release { name } => self.end(&name, (begin, end)),
+                NoteBody::Prune { ranges } => self.prunes.push(PruneNote {
+                    begin,
+                    time: note.time,
+                    ranges,
+                }),
+            },
+            Scanned::Damaged { offset, error } => {
+                self.damaged.get_or_insert((offset, error));
+            }
+        }
+    }
+
+    /// The pin of a name is over by the record at `range`.
+    fn end(&mut self, name: &str, range: (i64, i64)) {
+        let before = self.pins.len();
+        self.pins.retain(|(_, pin)| pin.name != name);
+        if self.pins.len() < before || self.ends.contains_key(name) {
+            self.ends.insert(name.to_owned(), range);
+        }
+    }
+
     /// Returns a range that a pruner said he would remove and that overlaps with another one. He counts only if his
     /// record lies before `before`.
     pub fn pruned(&self, range: (i64, i64), before: i64) -> Option<(i64, i64)> {
@@ -61,26 +102,7 @@ pub async fn keeping(source: &Source, log: &str) -> Result<Keeping, HintsHomeErr
     let now = wall_clock().seconds;
     let mut scan = Scan::new(source, &survey, 0);
     while let Some(scanned) = scan.next().await? {
-        match scanned {
-            Scanned::Record { begin, end, hints } => keeping.hints.push(((begin, end), hints)),
-            Scanned::Note { begin, end, note } => match note.body {
-                NoteBody::Pin(pin) => {
-                    keeping.pins.retain(|(_, before)| before.name != pin.name);
-                    if pin.until.is_none_or(|until| until > now) {
-                        keeping.pins.push(((begin, end), pin));
-                    }
-                }
-                NoteBody::Release { name } => keeping.pins.retain(|(_, pin)| pin.name != name),
-                NoteBody::Prune { ranges } => keeping.prunes.push(PruneNote {
-                    begin,
-                    time: note.time,
-                    ranges,
-                }),
-            },
-            Scanned::Damaged { offset, error } => {
-                keeping.damaged.get_or_insert((offset, error));
-            }
-        }
+        keeping.add(scanned, now);
     }
     Ok(keeping)
 }
@@ -212,3 +234,6 @@ pub async fn append_note(
 
 /// How often a note is appended whose answer is lost.
 const ATTEMPTS_MAX: u32 = 4;
+
+#[cfg(test)]
+mod tests;

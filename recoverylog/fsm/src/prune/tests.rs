@@ -154,7 +154,11 @@ fn a_kept_moment_needs_what_leads_to_it_wherever_its_ranges_lie() {
         let verdicts = judge(&fragments(), &[keep]);
         for (at, verdict) in verdicts.iter().enumerate() {
             let is_needed = matches!(verdict, Verdict::Needed(_));
-            assert_eq!(is_needed, (first..=last).contains(&at), "{at} for {point:?}");
+            assert_eq!(
+                is_needed,
+                (first..=last).contains(&at),
+                "{at} for {point:?}"
+            );
         }
     }
 }
