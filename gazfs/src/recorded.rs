@@ -38,6 +38,6 @@ pub use directory::Line;
 pub use error::FsError;
 pub use fs::{RecordedFs, StartError};
 pub use handle::HandleId;
-pub use open::{OpenFlags, Opened};
+pub use open::{Abandoned, OpenFlags, Opened};
 pub use open_mode::OpenMode;
 pub use xattr::SetMode;

@@ -31,8 +31,8 @@ use super::{
     wire::{self, Capabilities, OpenFlags, Space},
 };
 use crate::recorded::{
-    Allocation, Call, Change, Created, FsError, HandleId, Ino, Line, RecordedFs, Seek, SetMode,
-    Write, log::Log,
+    Abandoned, Allocation, Call, Change, Created, FsError, HandleId, Ino, Line, RecordedFs, Seek,
+    SetMode, Write, log::Log,
 };
 
 /// Answers the kernel's requests from a recorded directory.
@@ -404,25 +404,36 @@ impl<L: Log> Filesystem for Adapter<L> {
 
     fn release(&self, request: &Request, handle: u64, reply: ReplyEmpty) {
         let handle = HandleId(handle);
-        let (is_direct, is_last) = (self.fs.is_direct(handle), self.fs.ends_unnamed(handle));
-        if !is_direct && !is_last {
-            self.fs.close(handle);
-            self.passing.close(handle);
-            return reply.ok();
-        }
         let (fs, passing, who) = (self.fs.clone(), Arc::clone(&self.passing), Who::of(request));
-        waiting::spawn(move || {
-            if is_direct && let Err(error) = who.wait(|call| fs.catch_up(call, handle)) {
-                tracing::error!(err = %error, "what was stored through a mapping is not recorded");
-            }
-            if is_last && let Err(error) = who.wait(|call| fs.forget_unnamed(call, handle)) {
+        let close = move |fs: &RecordedFs<L>| {
+            let abandoned = fs.close(handle);
+            passing.close(handle);
+            abandoned
+        };
+        let forget = move |fs: &RecordedFs<L>, abandoned: &Abandoned| {
+            if let Err(error) = who.wait(|call| fs.forget_unnamed(call, abandoned)) {
                 // Whoever records next does.
                 tracing::info!(err = %error, "the log keeps a file without a name");
             }
-            fs.close(handle);
-            passing.close(handle);
-            reply.ok();
-        });
+        };
+        if self.fs.is_direct(handle) {
+            return waiting::spawn(move || {
+                if let Err(error) = who.wait(|call| fs.catch_up(call, handle)) {
+                    tracing::error!(err = %error, "what was stored through a mapping is not recorded");
+                }
+                if let Some(abandoned) = close(&fs) {
+                    forget(&fs, &abandoned);
+                }
+                reply.ok();
+            });
+        }
+        match close(&self.fs) {
+            None => reply.ok(),
+            Some(abandoned) => waiting::spawn(move || {
+                forget(&fs, &abandoned);
+                reply.ok();
+            }),
+        }
     }
 
     fn fsync(&self, request: &Request, handle: u64, reply: ReplyEmpty) {

@@ -16,7 +16,7 @@ use super::{
     call::Call,
     error::FsError,
     fs::RecordedFs,
-    handle::HandleId,
+    handle::{Handle, HandleId},
     log::Log,
     node::{BackingFile, Node, State, lock},
     open_mode::{Class, OpenMode, choose, class},
@@ -46,6 +46,10 @@ pub struct Opened {
     /// Pages that the kernel has of the file are right.
     pub keeps_pages: bool,
 }
+
+/// A file that was made without a name, and that nobody has open any more.
+#[derive(Debug)]
+pub struct Abandoned(Arc<Handle>);
 
 impl<L: Log> RecordedFs<L> {
     /// Opens a file.
@@ -150,54 +154,55 @@ impl<L: Log> RecordedFs<L> {
         handle.is_ok_and(|handle| *lock(&handle.mode) == OpenMode::Direct)
     }
 
-    /// Says whether a handle is the last of a file that was made without a name, so that
-    /// [`forget_unnamed`](Self::forget_unnamed) is to come before it is closed.
-    pub fn ends_unnamed(&self, handle: HandleId) -> bool {
-        let handle = self.shared.handles.get(handle);
-        handle.is_ok_and(|handle| {
-            let state = handle.node.lock();
-            state.is_unnamed && state.opens.count_all() <= 1
-        })
-    }
-
-    /// Tells the log that nobody has a file open any more that was made without a name.
-    pub fn forget_unnamed(&self, call: &Call<'_>, handle: HandleId) -> Result<(), FsError> {
-        let handle = self.shared.handles.get(handle)?;
+    /// Tells the log that nobody has a file open any more, if that is still so.
+    pub fn forget_unnamed(
+        &self,
+        call: &Call<'_>,
+        Abandoned(handle): &Abandoned,
+    ) -> Result<(), FsError> {
         let node = &handle.node;
         let mutation = || Mutation::Release {
             fnode: node.fnode(),
         };
         let reservation = self.reserve(call, &mutation())?;
         let mut state = node.lock();
-        state.is_unnamed = false;
+        if !state.opens.is_empty() {
+            // Whoever opened it again closes it.
+            return Ok(());
+        }
         if state.is_recorded && fstat(&handle.descriptor)?.st_nlink == 0 {
             self.record(reservation, &mutation());
             state.is_recorded = false;
         }
+        state.is_unnamed = false;
         Ok(())
     }
 
-    /// Closes a file.
-    pub fn close(&self, handle: HandleId) {
-        if let Some(handle) = self.shared.handles.remove(handle) {
-            let mut state = handle.node.lock();
-            let mode = *lock(&handle.mode);
-            let count = state.opens.count(mode);
-            *count = count.saturating_sub(1);
-            if mode == OpenMode::Direct {
-                let looked = state.look_behind(&handle.descriptor);
-                // What is not recorded by now is only if another handle is closed too.
-                if looked.is_ok() && !(state.is_behind && state.is_recorded) {
-                    self.log().unseen_ended();
-                }
-            }
-            if state.opens.direct == 0 {
-                state.seen = None;
-            }
-            if state.opens.is_empty() {
-                state.file = None;
+    /// Closes a file. One that was made without a name may be [forgotten](Self::forget_unnamed) after its
+    /// last handle: which that is shows only now, as others may be closed at the same time.
+    pub fn close(&self, handle: HandleId) -> Option<Abandoned> {
+        let handle = self.shared.handles.remove(handle)?;
+        let mut state = handle.node.lock();
+        let mode = *lock(&handle.mode);
+        let count = state.opens.count(mode);
+        *count = count.saturating_sub(1);
+        if mode == OpenMode::Direct {
+            let looked = state.look_behind(&handle.descriptor);
+            // What is not recorded by now is only if another handle is closed too.
+            if looked.is_ok() && !(state.is_behind && state.is_recorded) {
+                self.log().unseen_ended();
             }
         }
+        if state.opens.direct == 0 {
+            state.seen = None;
+        }
+        if !state.opens.is_empty() {
+            return None;
+        }
+        state.file = None;
+        let is_unnamed = state.is_unnamed;
+        drop(state);
+        is_unnamed.then_some(Abandoned(handle))
     }
 
     /// Gives a file another size.
@@ -278,3 +283,6 @@ impl<L: Log> RecordedFs<L> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,10 +84,6 @@ impl Opens {
         }
     }
 
-    pub(super) fn count_all(self) -> u64 {
-        self.cached + self.direct + self.passthrough
-    }
-
     pub(super) fn is_empty(self) -> bool {
         self == Self::default()
     }
