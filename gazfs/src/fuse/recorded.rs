@@ -3,23 +3,22 @@
 //! What waits for the log is answered later: a call that found no room in it, by a thread of its
 //! own, and one that needs a barrier, by whoever tells that it is done.
 
+mod content;
 mod convert;
 mod keeping;
+mod listing;
 mod passing;
 mod waiting;
 
 use std::{io, os::fd::BorrowedFd, sync::Arc};
 
-use rustix::{
-    fs::{FallocateFlags, OFlags},
-    io::Errno,
-};
+use rustix::{fs::FallocateFlags, io::Errno};
 
 pub use self::keeping::keep_right;
 use self::{
     convert::{
         TTL, answer_attributes, answer_empty, answer_entry, answer_lookup, answer_xattr,
-        file_attributes, kind_bits, node_kind, open_flags, time, wire_time,
+        file_attributes, node_kind, open_flags, time, wire_time,
     },
     passing::{Passing, fopen_flags, hand_over},
     waiting::{Waiting, Who},
@@ -31,8 +30,7 @@ use super::{
     wire::{self, Capabilities, OpenFlags, Space},
 };
 use crate::recorded::{
-    Abandoned, Allocation, Call, Change, Created, FsError, HandleId, Ino, Line, RecordedFs, Seek,
-    SetMode, Write, log::Log,
+    Allocation, Call, Change, Created, FsError, HandleId, Ino, RecordedFs, Seek, SetMode, log::Log,
 };
 
 /// Answers the kernel's requests from a recorded directory.
@@ -337,119 +335,20 @@ impl<L: Log> Filesystem for Adapter<L> {
         );
     }
 
-    fn read(&self, _: &Request, handle: u64, offset: u64, size: u32, mut reply: ReplyData) {
-        let handle = HandleId(handle);
-        let size = usize::try_from(size).unwrap_or(0);
-        match self.fs.try_read(handle, offset, reply.room(size)) {
-            Ok(length) => reply.filled(length),
-            Err(FsError::Held) => {
-                let fs = self.fs.clone();
-                self.waiting
-                    .read(move || match fs.read(handle, offset, reply.room(size)) {
-                        Ok(length) => reply.filled(length),
-                        Err(error) => reply.error(error.errno()),
-                    });
-            }
-            Err(error) => reply.error(error.errno()),
-        }
+    fn read(&self, _: &Request, handle: u64, offset: u64, size: u32, reply: ReplyData) {
+        self.read_content(HandleId(handle), offset, size, reply);
     }
 
     fn write(&self, request: &Request, write: &WriteRequest<'_>, reply: ReplyWrite) {
-        let WriteRequest {
-            handle,
-            offset,
-            data,
-            drops_privileges,
-            ..
-        } = *write;
-        let handle = HandleId(handle);
-        let flags = OFlags::from_bits_retain(write.flags);
-        // After others the kernel asks for a barrier itself. O_SYNC contains the bit of O_DSYNC.
-        let needs_barrier = flags.contains(OFlags::DSYNC)
-            && (flags.contains(OFlags::DIRECT) || self.fs.is_direct(handle));
-        let write = move |fs: &RecordedFs<L>, call: &Call<'_>, data: &[u8]| {
-            let write = Write {
-                handle,
-                offset,
-                data,
-                drops_privileges,
-            };
-            fs.write(call, &write)
-        };
-        let answer = |reply: ReplyWrite, written: Result<usize, FsError>| match written {
-            Ok(length) => reply.written(u32::try_from(length).unwrap_or(u32::MAX)),
-            Err(error) => reply.error(error.errno()),
-        };
-        let who = Who::of(request);
-        match write(&self.fs, &who.call(), data) {
-            Err(FsError::Held) => {
-                let (data, fs) = (data.to_vec(), self.fs.clone());
-                waiting::spawn(move || {
-                    let written = who.wait(|call| write(&fs, call, &data));
-                    if needs_barrier && written.is_ok() {
-                        fs.sync(move |synced| answer(reply, synced.and(written)));
-                    } else {
-                        answer(reply, written);
-                    }
-                });
-            }
-            Ok(length) if needs_barrier => {
-                self.after_barrier(request, move |synced| {
-                    answer(reply, synced.map(|()| length));
-                });
-            }
-            written => answer(reply, written),
-        }
+        self.write_content(request, write, reply);
     }
 
     fn release(&self, request: &Request, handle: u64, reply: ReplyEmpty) {
-        let handle = HandleId(handle);
-        let (fs, passing, who) = (self.fs.clone(), Arc::clone(&self.passing), Who::of(request));
-        let close = move |fs: &RecordedFs<L>| {
-            let abandoned = fs.close(handle);
-            passing.close(handle);
-            abandoned
-        };
-        let forget = move |fs: &RecordedFs<L>, abandoned: &Abandoned| {
-            if let Err(error) = who.wait(|call| fs.forget_unnamed(call, abandoned)) {
-                // Whoever records next does.
-                tracing::info!(err = %error, "the log keeps a file without a name");
-            }
-        };
-        if self.fs.is_direct(handle) {
-            return waiting::spawn(move || {
-                if let Err(error) = who.wait(|call| fs.catch_up(call, handle)) {
-                    tracing::error!(err = %error, "what was stored through a mapping is not recorded");
-                }
-                if let Some(abandoned) = close(&fs) {
-                    forget(&fs, &abandoned);
-                }
-                reply.ok();
-            });
-        }
-        match close(&self.fs) {
-            None => reply.ok(),
-            Some(abandoned) => waiting::spawn(move || {
-                forget(&fs, &abandoned);
-                reply.ok();
-            }),
-        }
+        self.close_handle(request, HandleId(handle), reply);
     }
 
     fn fsync(&self, request: &Request, handle: u64, reply: ReplyEmpty) {
-        let handle = HandleId(handle);
-        if !self.fs.may_be_behind(handle) {
-            return self.after_barrier(request, |synced| answer_empty(reply, synced));
-        }
-        let who = Who::of(request);
-        let done = self
-            .waiting
-            .until_killed(&who, |synced| answer_empty(reply, synced));
-        let fs = self.fs.clone();
-        waiting::spawn(move || match who.wait(|call| fs.catch_up(call, handle)) {
-            Ok(()) => fs.sync(done),
-            Err(error) => done(Err(error)),
-        });
+        self.sync_content(request, HandleId(handle), reply);
     }
 
     fn syncfs(&self, request: &Request, reply: ReplyEmpty) {
@@ -463,52 +362,12 @@ impl<L: Log> Filesystem for Adapter<L> {
         }
     }
 
-    fn readdir(&self, _: &Request, _: u64, handle: u64, offset: u64, mut reply: ReplyDirectory) {
-        let add =
-            |line: Line<'_>| reply.add(line.ino.0, line.next, kind_bits(line.kind), line.name);
-        match self.fs.read_directory(HandleId(handle), offset, add) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error.errno()),
-        }
+    fn readdir(&self, _: &Request, _: u64, handle: u64, offset: u64, reply: ReplyDirectory) {
+        self.list(HandleId(handle), offset, reply);
     }
 
-    fn readdirplus(
-        &self,
-        _: &Request,
-        node: u64,
-        handle: u64,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        let directory = Ino(node);
-        let add = |line: Line<'_>| {
-            let is_dots = matches!(line.name, b"." | b"..");
-            let found = if is_dots {
-                self.fs.attributes(directory, None)
-            } else {
-                self.fs.look_up(directory, line.name)
-            };
-            let Ok(mut attributes) = found else {
-                // It went away meanwhile.
-                return false;
-            };
-            // What was looked up is what the kernel gets to know, and forgets. The number in the line
-            // may be another: of an overlay, or of a file that had the name before.
-            if is_dots {
-                attributes.ino = line.ino;
-            }
-            let known = attributes.ino;
-            let attributes = file_attributes(&attributes);
-            let is_full = reply.add_plus(&attributes, TTL, line.next, line.name);
-            if is_full && !is_dots {
-                self.fs.forget(known, 1);
-            }
-            is_full
-        };
-        match self.fs.read_directory(HandleId(handle), offset, add) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error.errno()),
-        }
+    fn readdirplus(&self, _: &Request, node: u64, handle: u64, offset: u64, reply: ReplyDirectory) {
+        self.list_plus(Ino(node), HandleId(handle), offset, reply);
     }
 
     fn releasedir(&self, _: &Request, handle: u64, reply: ReplyEmpty) {
