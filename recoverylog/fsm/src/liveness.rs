@@ -37,6 +37,9 @@ const PAGE_CHUNKS_MAX: usize = 8;
 /// More chunks than these for one file's names and attributes, and they had better be said again.
 const INODE_CHUNKS_MAX: usize = 4;
 
+/// So many ranges of a file that read as zeros since ops of one chunk are told apart.
+const CHUNK_KILLS_MAX: usize = 8;
+
 /// Chunks are looked through for dead ones when there are twice as many as live ones were, and this
 /// many more.
 const COLLECT_CHUNKS: usize = 64;
@@ -369,9 +372,7 @@ impl Liveness {
             if first < behind {
                 drop_parts(chunks, &mut self.crowded, fnode, file, first, behind);
             }
-            file.kills
-                .retain(|kill| kill.begin < begin || kill.end > end);
-            file.kills.push(Kill { begin, end, chunk });
+            file.kill(Kill { begin, end, chunk });
             self.zeroed.insert(fnode);
         }
         self.recount(fnode, before);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::ChunkId;
 use super::pages::{PAGE_BYTES, Pages};
+use super::{CHUNK_KILLS_MAX, ChunkId};
 
 /// A range that reads as zeros since an op of a chunk: an older write, if one is replayed, needs that
 /// op behind it.
@@ -39,6 +39,32 @@ pub(crate) struct File {
 }
 
 impl File {
+    /// Notes that a range reads as zeros. It takes the place of those within it. Where one chunk has many
+    /// of them, as of a program that punches holes all over a file, they count as the whole file: any
+    /// older write needs the chunk then. It is the newest chunk, which hints name in any case, so that
+    /// none that they left out comes back.
+    pub(super) fn kill(&mut self, kill: Kill) {
+        self.kills
+            .retain(|before| before.begin < kill.begin || before.end > kill.end);
+        let newest = self.kills.iter().rev();
+        let of_chunk = newest.take_while(|before| before.chunk == kill.chunk);
+        let is_within = |before: &Kill| before.begin <= kill.begin && before.end >= kill.end;
+        if of_chunk.clone().any(is_within) {
+            return;
+        }
+        let of_chunk = of_chunk.count();
+        if of_chunk < CHUNK_KILLS_MAX {
+            self.kills.push(kill);
+            return;
+        }
+        self.kills.truncate(self.kills.len() - of_chunk);
+        self.kills.push(Kill {
+            begin: 0,
+            end: u64::MAX,
+            chunk: kill.chunk,
+        });
+    }
+
     /// Returns how many bytes of content are no holes.
     pub(super) fn content_bytes(&self) -> u64 {
         let tail = self.size % PAGE_BYTES;

@@ -81,3 +81,24 @@ fn what_is_written_again_leaves_nothing_behind_but_the_chunk_of_its_create() {
     assert!(estimate.read_bytes < 7 << 20, "{estimate:?}");
     assert!(estimate.span_bytes > 80 << 20, "{estimate:?}");
 }
+
+#[test]
+fn a_file_with_holes_punched_all_over_takes_no_memory_for_each() {
+    const HOLES: u64 = 20_000;
+    let mut ops = Ops::new("a/log");
+    let file = ops.create();
+    ops.write(file, 2 * HOLES);
+    for hole in 0..HOLES {
+        let change = SizeChange::Punch {
+            offset: 2 * hole * PAGE_BYTES,
+            length: PAGE_BYTES,
+        };
+        ops.op(Body::Change {
+            fnode: file,
+            change: Change::Size(change),
+            mtime: None,
+        });
+    }
+    let memory = ops.liveness.memory() as u64;
+    assert!(memory < HOLES, "{memory} bytes for {HOLES} holes");
+}
