@@ -6,10 +6,12 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use gazette_recoverylog_fsm::{FsmHints, Timestamp};
 
-use super::RecordError;
+use super::{
+    RecordError,
+    record::{open, seal},
+};
 
 pub(super) const MAGIC: [u8; 4] = *b"gzn1";
-const COVERED_FROM: usize = 12;
 
 /// A note.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,31 +87,12 @@ impl Note {
                 }
             }
         }
-        let length = u32::try_from(covered.len())
-            .ok()
-            .filter(|length| *length <= super::HINTS_BYTES_MAX)
-            .ok_or(RecordError::Range("length"))?;
-        let mut record = BytesMut::with_capacity(COVERED_FROM + covered.len());
-        record.put_slice(&MAGIC);
-        record.put_u32_le(length);
-        record.put_u32_le(crc32c::crc32c(&covered));
-        record.put_slice(&covered);
-        Ok(record.freeze())
+        seal(MAGIC, covered.len(), &covered)
     }
 
     /// Decodes a whole record.
-    pub fn decode(mut record: Bytes) -> Result<Self, RecordError> {
-        if record.len() < COVERED_FROM || !record.starts_with(&MAGIC) {
-            return Err(RecordError::Cut);
-        }
-        record.advance(MAGIC.len());
-        if record.get_u32_le() as usize + size_of::<u32>() != record.len() {
-            return Err(RecordError::Cut);
-        }
-        let crc = record.get_u32_le();
-        if crc32c::crc32c(&record) != crc {
-            return Err(RecordError::Crc);
-        }
+    pub fn decode(record: Bytes) -> Result<Self, RecordError> {
+        let mut record = open(MAGIC, 0, record)?;
         let cut = |_| RecordError::Cut;
         let kind = record.try_get_u8().map_err(cut)?;
         let seconds = record.try_get_i64_le().map_err(cut)?;

@@ -74,14 +74,44 @@ const HEADER_BYTES: usize = 48;
 /// Where what the CRC covers begins.
 const COVERED_FROM: usize = 12;
 
+/// Returns the record of what its CRC covers, of which `counted` bytes are told in front.
+pub(super) fn seal(magic: [u8; 4], counted: usize, covered: &[u8]) -> Result<Bytes, RecordError> {
+    let length = u32::try_from(counted)
+        .ok()
+        .filter(|length| *length <= HINTS_BYTES_MAX)
+        .ok_or(RecordError::Range("length"))?;
+    let mut record = BytesMut::with_capacity(COVERED_FROM + covered.len());
+    record.put_slice(&magic);
+    record.put_u32_le(length);
+    record.put_u32_le(crc32c::crc32c(covered));
+    record.put_slice(covered);
+    Ok(record.freeze())
+}
+
+/// Returns what the CRC of a whole record covers. `uncounted` bytes of it are not told in front.
+pub(super) fn open(
+    magic: [u8; 4],
+    uncounted: usize,
+    mut record: Bytes,
+) -> Result<Bytes, RecordError> {
+    if record.len() < COVERED_FROM + uncounted || !record.starts_with(&magic) {
+        return Err(RecordError::Cut);
+    }
+    record.advance(magic.len());
+    let (counted, crc) = (record.get_u32_le() as usize, record.get_u32_le());
+    if counted + uncounted != record.len() {
+        return Err(RecordError::Cut);
+    }
+    if crc32c::crc32c(&record) != crc {
+        return Err(RecordError::Crc);
+    }
+    Ok(record)
+}
+
 impl PublishedHints {
     /// Returns the record.
     pub fn encode(&self) -> Result<Bytes, RecordError> {
         let hints = self.hints.encode();
-        let length = u32::try_from(hints.len())
-            .ok()
-            .filter(|length| *length <= HINTS_BYTES_MAX)
-            .ok_or(RecordError::Range("length"))?;
         let mut covered = BytesMut::with_capacity(HEADER_BYTES + hints.len());
         covered.put_u32_le(self.author.get());
         covered.put_u32_le(self.checksum);
@@ -90,27 +120,12 @@ impl PublishedHints {
         covered.put_i64_le(self.time.seconds);
         covered.put_u32_le(self.time.nanos);
         covered.put_slice(&hints);
-        let mut record = BytesMut::with_capacity(COVERED_FROM + covered.len());
-        record.put_slice(&MAGIC);
-        record.put_u32_le(length);
-        record.put_u32_le(crc32c::crc32c(&covered));
-        record.put_slice(&covered);
-        Ok(record.freeze())
+        seal(MAGIC, hints.len(), &covered)
     }
 
     /// Decodes a whole record.
-    pub fn decode(mut record: Bytes) -> Result<Self, RecordError> {
-        if record.len() < HEADER_BYTES || !record.starts_with(&MAGIC) {
-            return Err(RecordError::Cut);
-        }
-        record.advance(MAGIC.len());
-        if record.get_u32_le() as usize + HEADER_BYTES != record.len() + 2 * size_of::<u32>() {
-            return Err(RecordError::Cut);
-        }
-        let crc = record.get_u32_le();
-        if crc32c::crc32c(&record) != crc {
-            return Err(RecordError::Crc);
-        }
+    pub fn decode(record: Bytes) -> Result<Self, RecordError> {
+        let mut record = open(MAGIC, HEADER_BYTES - COVERED_FROM, record)?;
         let author = Author::new(record.get_u32_le()).ok_or(RecordError::Range("author"))?;
         let checksum = record.get_u32_le();
         let offset = record.get_i64_le();
