@@ -108,6 +108,30 @@ impl SparseContent {
     }
 }
 
+/// Picks one of all ways to change the size or the holes of a file of `size` bytes.
+pub fn pick_size_change(pick: u64, size: u64, offset: u64, length: u64) -> SizeChange {
+    let within = offset % (size + 1);
+    match pick % 6 {
+        0 => SizeChange::Truncate { size: 0 },
+        1 => SizeChange::Truncate { size: offset },
+        2 => SizeChange::Truncate { size: size / 2 },
+        3 => SizeChange::Punch {
+            offset: within,
+            length,
+        },
+        4 => SizeChange::Zero {
+            offset: within,
+            length,
+            keep_size: true,
+        },
+        _ => SizeChange::Zero {
+            offset,
+            length,
+            keep_size: false,
+        },
+    }
+}
+
 /// Takes an offset in a block.
 fn small(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)

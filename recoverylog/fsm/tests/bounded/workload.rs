@@ -1,5 +1,6 @@
 //! What programs do to files.
 
+use gazette_recoverylog_fsm::image::pick_size_change;
 use gazette_recoverylog_fsm::{
     AttributeChange, Fnode, Inode, Kind as FileKind, Mutation, Place, SizeChange,
 };
@@ -292,25 +293,7 @@ fn anything(world: &mut World, random: &mut Random) {
             let Some(file) = file else { return };
             let (size, offset) = (world.size(file), random.below(30_000));
             let length = 1 + random.below(12_000);
-            let change = match random.below(6) {
-                0 => SizeChange::Truncate { size: 0 },
-                1 => SizeChange::Truncate { size: offset },
-                2 => SizeChange::Truncate { size: size / 2 },
-                3 => SizeChange::Punch {
-                    offset: offset % (size + 1),
-                    length,
-                },
-                4 => SizeChange::Zero {
-                    offset: offset % (size + 1),
-                    length,
-                    keep_size: true,
-                },
-                _ => SizeChange::Zero {
-                    offset,
-                    length,
-                    keep_size: false,
-                },
-            };
+            let change = pick_size_change(random.below(6), size, offset, length);
             resize(world, file, change);
         }
         25 | 26 => {

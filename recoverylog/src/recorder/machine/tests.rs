@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::recorder::Fence;
 
+mod end;
+mod hints;
 mod hold;
 mod simulation;
 
@@ -471,121 +473,6 @@ fn a_register_that_the_brokers_lost_is_set_again() {
     machine.handle_outcome(ms(2), landed(30, 40));
     machine.handle_recorded(ms(3), 4, 10);
     assert_eq!(drain(&mut machine), [released(30), send(40, Check::Own)]);
-}
-
-#[test]
-fn hints_come_after_so_many_bytes_and_after_their_time() {
-    let mut machine = claimed();
-    machine.handle_recorded(ms(0), 2, 600);
-    drain(&mut machine);
-    machine.handle_outcome(ms(1), landed(10, 610));
-    assert_eq!(drain(&mut machine), [released(10), Output::PublishHints]);
-    machine.handle_recorded(ms(1), 3, 10);
-    machine.handle_outcome(ms(2), landed(610, 620));
-    // What landed meanwhile is not in them. They failed, and wait before the next try.
-    machine.handle_hints_published(ms(3), false);
-    assert_eq!(machine.hints_offset(), Some(10));
-    machine.handle_timeout(ms(4000));
-    assert!(!drain(&mut machine).contains(&Output::PublishHints));
-    machine.handle_timeout(ms(5004));
-    assert!(drain(&mut machine).contains(&Output::PublishHints));
-    machine.handle_hints_published(ms(5004), true);
-    assert_eq!(machine.hints_offset(), Some(620));
-    // Few bytes wait for their time.
-    machine.handle_outcome(ms(5004), landed(620, 620));
-    machine.handle_recorded(ms(5005), 4, 10);
-    machine.handle_outcome(ms(5006), landed(620, 630));
-    assert!(!drain(&mut machine).contains(&Output::PublishHints));
-    machine.handle_timeout(ms(305_004));
-    assert!(drain(&mut machine).contains(&Output::PublishHints));
-}
-
-#[test]
-fn hints_come_sooner_where_little_is_live() {
-    let mut machine = claimed();
-    machine.handle_live_bytes(800);
-    machine.handle_recorded(ms(0), 2, 199);
-    drain(&mut machine);
-    machine.handle_outcome(ms(1), landed(10, 209));
-    assert_eq!(drain(&mut machine), [released(10)]);
-    machine.handle_recorded(ms(1), 3, 1);
-    drain(&mut machine);
-    machine.handle_outcome(ms(2), landed(209, 210));
-    assert_eq!(drain(&mut machine), [released(209), Output::PublishHints]);
-    machine.handle_hints_published(ms(3), true);
-    // However little it is, and however much.
-    for (live, bytes) in [(4, 100), (1 << 30, 500)] {
-        let mut machine = claimed();
-        machine.handle_live_bytes(live);
-        machine.handle_recorded(ms(3), 2, bytes - 1);
-        drain(&mut machine);
-        machine.handle_outcome(ms(4), landed(10, 9 + bytes.cast_signed()));
-        assert_eq!(drain(&mut machine), [released(10)]);
-        machine.handle_recorded(ms(5), 3, 1);
-        drain(&mut machine);
-        machine.handle_outcome(
-            ms(6),
-            landed(9 + bytes.cast_signed(), 10 + bytes.cast_signed()),
-        );
-        assert!(drain(&mut machine).contains(&Output::PublishHints));
-    }
-}
-
-#[test]
-fn the_end_waits_for_what_is_pending_and_for_hints() {
-    let mut machine = claimed();
-    machine.handle_recorded(ms(0), 2, 20);
-    machine.handle_stop(ms(0));
-    assert!(matches!(
-        machine.reserve(ms(0), 1, true),
-        Err(Hold::Failed(Fault::Ended))
-    ));
-    drain(&mut machine);
-    machine.handle_outcome(ms(1), landed(10, 30));
-    let end = answer(BarrierId(0), Ok(()));
-    assert_eq!(
-        drain(&mut machine),
-        [released(10), end, Output::PublishHints]
-    );
-    machine.handle_hints_published(ms(2), true);
-    let acked = Acked {
-        offset: 30,
-        seq_no: 2,
-    };
-    assert_eq!(drain(&mut machine), [Output::Ended(Ok(acked))]);
-    let barrier = machine.handle_barrier(ms(3));
-    assert_eq!(drain(&mut machine), [answer(barrier, Err(Fault::Ended))]);
-}
-
-#[test]
-fn the_end_finds_out_whether_the_log_is_still_ours() {
-    let mut machine = claimed();
-    machine.handle_stop(ms(1));
-    look(&mut machine, ms(2), 17);
-    let author = Some(author(OTHER));
-    machine.handle_found(ms(3), Found::Other { author });
-    let outputs = drain(&mut machine);
-    let ended = outputs.iter().find(|o| matches!(o, Output::Ended(_)));
-    assert!(
-        matches!(ended, Some(Output::Ended(Err(Fault::Fenced(_))))),
-        "{outputs:?}"
-    );
-}
-
-#[test]
-fn the_end_comes_in_its_time_also_without_a_broker() {
-    let mut machine = claimed();
-    machine.handle_recorded(ms(0), 2, 20);
-    let barrier = machine.handle_barrier(ms(0));
-    machine.handle_outcome(ms(0), away());
-    machine.handle_stop(ms(1));
-    machine.handle_timeout(ms(10_001));
-    let outputs = drain(&mut machine);
-    let is_answered =
-        |o: &Output| matches!(o, Output::Answer { barrier: id, result: Err(_) } if *id == barrier);
-    assert!(outputs.iter().any(is_answered), "{outputs:?}");
-    assert!(matches!(outputs.last(), Some(Output::Ended(Err(_)))));
-    assert_eq!(machine.next_timeout(), None);
 }
 
 #[test]
