@@ -37,7 +37,7 @@ use crate::recorded::{
 #[derive(Debug)]
 pub struct Adapter<L: Log> {
     fs: RecordedFs<L>,
-    waiting: Waiting,
+    waiting: Arc<Waiting>,
     passing: Arc<Passing>,
 }
 
@@ -46,7 +46,7 @@ impl<L: Log> Adapter<L> {
     pub fn new(fs: RecordedFs<L>) -> io::Result<Self> {
         Ok(Self {
             fs,
-            waiting: Waiting::start()?,
+            waiting: Arc::new(Waiting::start()?),
             passing: Arc::default(),
         })
     }

@@ -74,13 +74,14 @@ impl<L: Log> Adapter<L> {
         match write(&self.fs, &who.call(), data) {
             Err(FsError::Held) => {
                 let (data, fs) = (data.to_vec(), self.fs.clone());
-                waiting::spawn(move || {
-                    let written = who.wait(|call| write(&fs, call, &data));
-                    if needs_barrier && written.is_ok() {
-                        fs.sync(move |synced| answer(reply, synced.and(written)));
-                    } else {
-                        answer(reply, written);
+                let waiting = Arc::clone(&self.waiting);
+                waiting::spawn(move || match who.wait(|call| write(&fs, call, &data)) {
+                    Ok(length) if needs_barrier => {
+                        fs.sync(waiting.until_killed(&who, move |synced| {
+                            answer(reply, synced.map(|()| length));
+                        }));
                     }
+                    written => answer(reply, written),
                 });
             }
             Ok(length) if needs_barrier => {
