@@ -9,7 +9,10 @@ use std::{
 
 use gazette_recoverylog_fsm::{AttributeChange, Fnode, Kind, Mutation, Place, Timestamp};
 use rustix::{
-    fs::{AtFlags, Mode, StatxFlags, fstat, fstatvfs, statx},
+    fs::{
+        AtFlags, Mode, StatxFlags, Timespec, Timestamps, UTIME_OMIT, fstat, fstatvfs, statx,
+        utimensat,
+    },
     io::Errno,
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
@@ -174,8 +177,26 @@ impl<L: Log> RecordedFs<L> {
 
     /// Returns what a symbolic link says.
     pub fn read_link(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
+        let node = self.node(ino)?;
         let link = self.names().descriptor(self.backing(), ino)?;
-        let target = rustix::fs::readlinkat(link, "", Vec::new())?;
+        let _state = node.lock();
+        let before = fstat(&link)?;
+        let target = rustix::fs::readlinkat(&link, "", Vec::new())?;
+        // The log has the time of access that a program set. Of links there is no way to read one that leaves it.
+        let after = fstat(&link)?;
+        if (after.st_atime, after.st_atime_nsec) != (before.st_atime, before.st_atime_nsec) {
+            let times = Timestamps {
+                last_access: Timespec {
+                    tv_sec: before.st_atime,
+                    tv_nsec: before.st_atime_nsec.cast_signed(),
+                },
+                last_modification: Timespec {
+                    tv_sec: 0,
+                    tv_nsec: UTIME_OMIT,
+                },
+            };
+            utimensat(&link, "", &times, AtFlags::EMPTY_PATH)?;
+        }
         Ok(target.into_bytes())
     }
 

@@ -107,9 +107,21 @@ fn sparse_files_stay_as_sparse_as_they_are() {
 
 #[test]
 fn tables_that_are_written_once_read_right_in_every_way() {
+    // While somebody reads them through pages of the mount, all others do too. Otherwise it is up to whether the
+    // kernel has told that the writer closed it.
+    for is_cached in [false, true] {
+        reads_right(is_cached);
+    }
+}
+
+fn reads_right(is_cached: bool) {
     let Some(mount) = Mount::new() else { return };
     let path = mount.path("1.sst");
     fs::write(&path, vec![1; 100_000]).expect("write a file");
+    let held = is_cached.then(|| {
+        let options = File::options().read(true).write(true).open(&path);
+        options.expect("open")
+    });
     let read = |file: &File| {
         let mut found = vec![0; 100_000];
         file.read_exact_at(&mut found, 0).expect("read");
@@ -139,21 +151,13 @@ if len(sys.argv)>1:
     let stored = |file: &File| read(file)[5000..5003].to_vec();
     assert_eq!(stored(&first), [7, 2, 2]);
     drop(writer);
-    eventually("stores are recorded", || {
-        mount.log.mutations().iter().any(|mutation| {
-        matches!(mutation, Owned::Write { offset: 0, data, .. } if data.get(5000) == Some(&7))
-    })
-    });
+    eventually("stores are recorded", || is_recorded(&mount, 5000, 7));
     mount.check_replay();
     mount.sh_ok(&format!("{stores} more"));
     assert_eq!(stored(&first), [7, 8, 8]);
-    eventually("stores are recorded", || {
-        mount.log.mutations().iter().any(|mutation| {
-        matches!(mutation, Owned::Write { offset: 0, data, .. } if data.get(5002) == Some(&8))
-    })
-    });
+    eventually("stores are recorded", || is_recorded(&mount, 5002, 8));
     mount.check_replay();
-    drop((first, second));
+    drop((first, second, held));
     // Nothing old is left.
     let again = File::options()
         .read(true)
@@ -165,6 +169,19 @@ if len(sys.argv)>1:
     let cached = File::open(&path).expect("open");
     assert_eq!(read(&cached)[..2], [3, 2]);
     mount.check_replay();
+}
+
+/// Says whether the log was told that a file has this byte there.
+fn is_recorded(mount: &Mount, at: u64, byte: u8) -> bool {
+    mount.log.mutations().iter().any(|mutation| {
+        let Owned::Write { offset, data, .. } = mutation else {
+            return false;
+        };
+        let at = at
+            .checked_sub(*offset)
+            .and_then(|at| usize::try_from(at).ok());
+        at.and_then(|at| data.get(at)) == Some(&byte)
+    })
 }
 
 #[test]
@@ -300,4 +317,20 @@ fn a_file_that_the_log_does_not_know_is_refused() {
     let looked = fs::metadata(mount.path("stranger"));
     let failed = Some(rustix::io::Errno::IO.raw_os_error());
     assert_eq!(looked.expect_err("it fails").raw_os_error(), failed);
+}
+
+#[test]
+fn reading_a_link_leaves_the_time_of_access_that_a_program_set() {
+    let Some(mount) = Mount::new() else { return };
+    let link = mount.path("link");
+    std::os::unix::fs::symlink("target", &link).expect("make a link");
+    mount.sh_ok("touch -h -d '1970-01-03 21:37:46.123' \"$D/link\"");
+    let read = || fs::read_link(&link).expect("read a link");
+    for _ in 0..2 {
+        assert_eq!(read().as_os_str(), "target");
+        // The kernel may keep what it read and what it was told; the backing file has it.
+        let backing = fs::symlink_metadata(mount.tree("link")).expect("look");
+        assert_eq!(backing.atime(), 250_666);
+    }
+    mount.check_replay();
 }
