@@ -75,7 +75,11 @@ fn a_log_is_compacted_pruned_and_kept_as_asked() {
         "{told}"
     );
     // Fragments are stored when they are full, a little later.
-    eventually("something is freed", || !prune(&[]).contains("0 fragments"));
+    eventually("something is freed", || {
+        let told = prune(&[]);
+        eprintln!("{told}");
+        !told.contains(&format!("{LOG}: 0 fragments"))
+    });
     let copy = house.recover("copy", &[]);
     assert_same(&recorder.point, &copy);
     let again = house.recover("kept-after", &["--at", &then]);
